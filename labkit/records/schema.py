@@ -1,7 +1,7 @@
 """The record: one schema for everything that labkit measures, reads or models.
 
-A run is one file: a header line, one line per row, an end line. A row is one value at one point of one repeat;
-what holds for the whole run stands once, in the header. Unknown fields are errors, missing values stay missing.
+A run is one file: a header line, one line per row, an end line. A row is one value at one point of one
+repeat; what holds for the whole run stands once, in the header. Unknown fields are errors, missing values stay missing.
 """
 
 from typing import Annotated, Any, Literal
@@ -18,8 +18,7 @@ Unit = Literal["GB/s", "bytes", "s", "items/s", "fraction", "count"]
 
 UNITS: dict[str, Unit] = {
     "read_bandwidth": "GB/s",  # bytes loaded / time, by a read-only kernel; GB is 1e9 bytes
-    "copy_bandwidth": "GB/s",  # program loads + stores / time, as STREAM counts them
-    "triad_bandwidth": "GB/s",  # the same for a = b + 3c
+    "stream_bandwidth": "GB/s",  # program loads + stores / time, as STREAM counts them; `op` names it
     "aggregate_bandwidth": "GB/s",  # two engines together, both counted in one window
 }
 """Every quantity that a record may hold, with the one unit it has."""
@@ -47,8 +46,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     kind: Kind
     chip: Text
     machine: Text  # salted hash of a hardware id; a label for published machines
-    started_at: Text  # UTC, ISO 8601
-    labkit: Code
+    started_at: Text | None = None  # UTC, ISO 8601; None: the published source does not say
+    labkit: Code | None = None  # None: not measured by labkit
     key: Text | None = None  # hash of everything that determines the run
     gpu_cores: Count | None = None
     bus_peak_gb_per_s: Annotated[float, Meta(gt=0)] | None = None
@@ -69,7 +68,10 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     unit: Unit
     repeat: Count
     statistic: Literal["sample", "median"] = "sample"  # published rows may be medians of `samples` values
-    samples: Count | None = None
+    samples: Count | None = None  # how many values a median stands for
+    spread: Annotated[float, Meta(ge=0)] | None = (
+        None  # published (max - min) / median; else computed from samples
+    )
     at: Seconds | None = None  # start of the window, seconds since the run's start
     window_s: Seconds | None = None
     # the point
@@ -87,7 +89,9 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     bytes_counted: Count | None = None  # program loads + stores in the window
     bytes_bus_model: Count | None = None  # with write-allocate traffic added
     cpu_share: Annotated[float, Meta(ge=0)] | None = None  # least thread-CPU time / wall time of the threads
-    pressure: Annotated[float, Meta(ge=0)] | None = None  # share of the window in which some task waited for a CPU
+    pressure: Annotated[float, Meta(ge=0)] | None = (
+        None  # share of the window in which some task waited for a CPU
+    )
     steal: Annotated[float, Meta(ge=0)] | None = None  # share of CPU time taken by the hypervisor
     page_faults: Count | None = None
     wrong: Count | None = None  # chunks whose result was not the exact one
