@@ -17,16 +17,16 @@ INTERVAL_TARGET = 0.03
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A series in numbers. Values have the series' unit; shares are of the median."""
+    """A series in numbers. Values have the series' unit; shares are of the median. None: not known (published)."""
 
     n: int
     median: float
     low: float | None  # the exact interval of the median; None below MIN_VALID values
     high: float | None
-    mad: float  # median absolute deviation, as a share of the median
-    spread: float  # (max - min) / median: the only meaning of the word here
-    best: float  # the largest value
-    modes: tuple[float, ...]  # medians of the clusters when there are two, else empty
+    mad: float | None = None  # median absolute deviation, as a share of the median
+    spread: float | None = None  # (max - min) / median: the only meaning of the word here
+    best: float | None = None  # the largest value
+    modes: tuple[float, ...] = ()  # medians of the clusters when there are two, else empty
 
     @property
     def half_width(self) -> float | None:
@@ -113,7 +113,7 @@ def judge(summary: Summary | None, *, taken: int, flags: Sequence[str] = ()) -> 
     if summary.modes:
         low, high = summary.modes
         reasons.append(f"two modes, around {low:.1f} and {high:.1f}")
-    if summary.spread > MAX_SPREAD:
+    if summary.spread is not None and summary.spread > MAX_SPREAD:
         reasons.append(f"spread {summary.spread:.0%}, over {MAX_SPREAD:.0%}")
     return Verdict("unreliable" if reasons else "ok", tuple(reasons))
 

@@ -1,0 +1,248 @@
+"""Take the measurement: visit every point of the plan in every repeat, keep each window with its evidence."""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from labkit import machine, protocol, source
+from labkit.bus import gates, gpu, kernels, memory, placement, plan
+from labkit.bus.plan import Point
+from labkit.errors import BadInput, Refused
+from labkit.records import Code, Header, Row, new_run_id, utc_now
+from labkit.windows import Engine, Window, now_ns, together
+
+KERNELS = ("llvm", "numpy")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a sweep is taken."""
+
+    quick: bool = False
+    threads: tuple[int, ...] | None = None
+    kernels: tuple[str, ...] = KERNELS
+    peak_gbs: float | None = None
+    gpu: bool | None = None  # None: when this machine has one
+    seed: int | None = None  # None: drawn, and recorded
+
+    @property
+    def window_s(self) -> float:
+        """Length of one window. Medians from 5 ms to 1 s agreed; longer ones scatter less."""
+        return 0.1 if self.quick else 0.25
+
+    @property
+    def budget_s(self) -> float:
+        """Time for all repeats together, after which no further one is begun."""
+        return 40.0 if self.quick else 600.0
+
+    @property
+    def quiet_s(self) -> float:
+        """How long to wait for a quiet machine."""
+        return 3.0 if self.quick else 60.0
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A finished or interrupted sweep, ready to be written."""
+
+    header: Header
+    rows: tuple[Row, ...]
+    state_after: dict[str, Any]
+    reason: str | None = None  # why it is partial
+
+
+Progress = Callable[[str, int, int], None]
+"""Called before each window with what is measured, the windows done and the windows of the repeats planned."""
+
+
+def sweep(settings: Settings, progress: Progress = lambda what, done, planned: None) -> Measured:
+    """Measure this machine. Raises Refused, NotAvailable, BadInput; Ctrl-C gives what whole repeats there are.
+
+    The caller holds the machine's measuring lock and writes the result.
+    """
+    unknown = set(settings.kernels) - set(KERNELS)
+    if unknown or not settings.kernels:
+        raise BadInput(f"--kernels {','.join(settings.kernels)}: choose from {', '.join(KERNELS)}")
+    here = machine.describe(settings.peak_gbs)
+    progress("waiting for a quiet machine", 0, 0)
+    before, unquiet = protocol.wait_until_quiet(settings.quiet_s)
+    tiers = placement.tiers(here)
+    counts = placement.thread_counts(tiers[0], settings.threads)
+    footprint = memory.footprint(here.last_level_bytes.value, here.memory_limit_bytes.value, max(counts))
+    with_gpu = gpu.available() if settings.gpu is None else settings.gpu
+    points = plan.points(
+        tiers,
+        footprint=footprint,
+        kernels=settings.kernels,
+        l2_bytes=here.tiers[0].l2_bytes,
+        threads=settings.threads,
+        quick=settings.quick,
+    )
+    seed = secrets.randbits(32) if settings.seed is None else settings.seed
+    accelerator = None
+    if with_gpu:
+        operand = gpu.operand_bytes(here.memory_limit_bytes.value)
+        accelerator = gpu.GpuBench(operand, seed)
+        ops = tuple(gpu.OPS)
+        points += plan.gpu_points(tiers[0], counts, footprint=footprint, operand=operand, ops=ops)
+    session = Session(settings, tiers, footprint, seed, accelerator, progress, len(points))
+    header = partial(
+        Header,
+        schema=1,
+        run_id=new_run_id("bus"),
+        primitive="bus",
+        kind="measured",
+        chip=here.chip.value or "unknown",
+        machine=here.machine.value or "unknown",
+        gpu_cores=here.gpu_cores.value,
+        bus_peak_gb_per_s=here.bus_peak_gb_per_s.value,
+        bus_peak_source=here.bus_peak_gb_per_s.source,
+        started_at=utc_now(),
+        labkit=Code(version=here.versions["labkit"], source=source.package_digest(), dirty=source.dirty()),
+        facts=msgspec.to_builtins(here),
+        state_before={**msgspec.to_builtins(before), "unquiet": unquiet},
+        versions=here.versions,
+        thresholds=gates.THRESHOLDS,
+    )
+    reason = None
+    try:
+        protocol.interleave(points, session.measure, seed=seed, budget_s=settings.budget_s)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    pages, share = memory.page_mode(session.bench.regions) if session.bench.regions else ("unknown", None)
+    parameters = {
+        "quick": settings.quick,
+        "threads": counts,
+        "kernels": settings.kernels,
+        "seed": seed,
+        "window_s": settings.window_s,
+        "footprint_bytes": footprint,
+        "pages": pages,
+        "huge_page_share": share,
+        "windows_lost": session.lost,
+        "cpus_seen": sorted(session.bench.cpus_seen),
+    }
+    rows = session.rows
+    if reason:
+        whole = max((row.repeat for row in rows), default=0)
+        rows = [row for row in rows if row.repeat < whole]
+    return Measured(
+        header=header(parameters=parameters),
+        rows=tuple(rows),
+        state_after=msgspec.to_builtins(machine.state()),
+        reason=reason,
+    )
+
+
+class Session:
+    """A sweep under way: takes one window at a time and keeps its rows."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tiers: list[placement.Tier],
+        footprint: int,
+        seed: int,
+        accelerator: gpu.GpuBench | None,
+        progress: Progress,
+        points: int,
+    ) -> None:
+        from labkit.bus.work import Bench
+
+        self.bench = Bench(kernels.compile_kernels(), partial(memory.region_bytes, footprint), seed)
+        self.rows: list[Row] = []
+        self.lost = 0  # windows whose workers did not work at the same time
+        self._settings = settings
+        self._tiers = {tier.name: tier for tier in tiers}
+        self._accelerator = accelerator
+        self._progress = progress
+        self._planned = points * (protocol.REPEATS + 1)
+        self._done = 0
+        self._start_ns = now_ns()
+
+    def measure(self, point: Point, repeat: int) -> float | None:
+        """One window at `point`; its rate in GB/s, or None when the window does not count."""
+        self._progress(describe(point), self._done, self._planned)
+        self._done += 1
+        engines = {}
+        if point.engine == "cpu":
+            engines["cpu"] = self.bench.openers(point, self._tiers[point.tier])
+        if "gpu" in (point.engine, point.beside) and self._accelerator is not None:
+            engines["gpu"] = [self._accelerator.opener(point.op if point.engine == "gpu" else "sum")]
+        wrong = self.bench.wrong, self._accelerator.wrong if self._accelerator else 0
+        before = machine.counters()
+        try:
+            window = together(engines, self._settings.window_s * (4 if "gpu" in engines else 1))
+        except Refused:
+            self.lost += 1
+            return None
+        changed = machine.delta(before, machine.counters())
+        self.bench.check_written()
+        if repeat < 0:
+            return None
+        evidence = {
+            "at": max(0.0, (window.start_ns - self._start_ns) / 1e9),
+            "window_s": window.seconds,
+            "pressure": changed.pressure,
+            "steal": changed.steal,
+        }
+        wrong_now = {
+            "cpu": self.bench.wrong - wrong[0],
+            "gpu": (self._accelerator.wrong if self._accelerator else 0) - wrong[1],
+        }
+        rows = [_row(point, name, engine, repeat, wrong_now[name], evidence) for name, engine in window.engines.items()]
+        self.rows += rows
+        if len(rows) > 1:
+            self.rows.append(_aggregate(point, window, repeat, evidence))
+        return rows[0].value if all(gates.counts(row) for row in rows) else None
+
+
+def describe(point: Point) -> str:
+    """A point in a few words, for the progress line."""
+    words = [point.op, point.store or "", point.kernel, f"{point.threads} threads" if point.threads else point.engine]
+    if point.probe not in ("sweep",):
+        words.append(f"({point.probe})")
+    return " ".join(word for word in words if word)
+
+
+def _row(point: Point, name: str, engine: Engine, repeat: int, wrong: int, evidence: dict[str, float | None]) -> Row:
+    own = name == point.engine
+    bytes_counted = round(engine.items)
+    return Row(
+        quantity="read_bandwidth" if not own or point.op in ("read", "sum", "max") else "stream_bandwidth",
+        value=engine.rate / 1e9,
+        unit="GB/s",
+        repeat=repeat,
+        probe=point.probe,
+        engine=name,  # type: ignore[arg-type]
+        beside=point.beside if own else point.engine,
+        kernel=point.kernel if own else "mlx",
+        op=point.op if own else "sum",
+        store=point.store,  # type: ignore[arg-type]
+        threads=point.threads,
+        tier=point.tier or None,
+        bytes=point.bytes if own else None,
+        bytes_counted=bytes_counted,
+        bytes_bus_model=round(bytes_counted * point.traffic),
+        cpu_share=engine.cpu_share,
+        page_faults=engine.page_faults,
+        wrong=wrong,
+        overlap=engine.overlap,
+        **evidence,
+    )
+
+
+def _aggregate(point: Point, window: Window, repeat: int, evidence: dict[str, float | None]) -> Row:
+    """Both engines together. Their rates add up because both were counted in the one common window."""
+    return Row(
+        quantity="aggregate_bandwidth",
+        value=sum(engine.rate for engine in window.engines.values()) / 1e9,
+        unit="GB/s",
+        repeat=repeat,
+        probe=point.probe,
+        threads=point.threads,
+        tier=point.tier,
+        overlap=min(engine.overlap for engine in window.engines.values()),
+        **evidence,
+    )

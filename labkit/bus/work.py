@@ -1,0 +1,139 @@
+"""One worker's unit of work at one point: a kernel call over one chunk, its result checked."""
+
+import zlib
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle
+
+import numpy
+
+from labkit.bus import placement
+from labkit.bus.kernels import WORD, Kernels
+from labkit.bus.memory import CHUNK, Region, share_bytes
+from labkit.bus.placement import Tier
+from labkit.bus.plan import Point
+from labkit.windows import Opener, Step
+
+
+class Bench:
+    """The memory of a sweep, by tier and worker, and how many results were wrong."""
+
+    def __init__(self, kernels: Kernels, footprint_of: Callable[[int], int], seed: int) -> None:
+        self._kernels = kernels
+        self._region_bytes = footprint_of
+        self._seed = seed
+        self._sources: dict[tuple[str, int], Region] = {}
+        self._targets: dict[tuple[str, int], Region] = {}
+        self._written: dict[int, dict[int, tuple[int, int, int]]] = {}
+        self.wrong = 0
+        self.cpus_seen: set[int] = set()
+
+    @property
+    def regions(self) -> list[Region]:
+        """All regions that were filled so far."""
+        return [*self._sources.values(), *self._targets.values()]
+
+    def openers(self, point: Point, tier: Tier) -> list[Opener]:
+        """One opener per thread of the point."""
+        return [self._opener(point, tier, worker) for worker in range(point.threads)]
+
+    def _opener(self, point: Point, tier: Tier, worker: int) -> Opener:
+        def open_here() -> Step:
+            placement.settle(tier, worker)
+            source = self._source(tier, worker)
+            if point.op == "read":
+                step = self._read(point, source)
+            else:
+                step = self._stores(point, source, self._target(tier, worker))
+            return self._watched(step) if tier.qos is not None else step
+
+        return open_here
+
+    def _source(self, tier: Tier, worker: int) -> Region:
+        key = (tier.name, worker)
+        if key not in self._sources:
+            region = Region(self._region_bytes(worker))
+            # Distinct counters per region: no two workers read the same numbers.
+            region.fill(self._kernels, self._seed + (zlib.crc32(f"{tier.name}/{worker}".encode()) << 32))
+            self._sources[key] = region
+        return self._sources[key]
+
+    def _target(self, tier: Tier, worker: int) -> Region:
+        key = (tier.name, worker)
+        if key not in self._targets:
+            region = Region(share_bytes(self._region_bytes(worker), 2))
+            region.fill(self._kernels, 0)
+            self._targets[key] = region
+        return self._targets[key]
+
+    def _read(self, point: Point, source: Region) -> Step:
+        chunks = source.chunks(point.share)
+        # A slice that fits a cache is read many times in one call: the call must last as long as a chunk's.
+        passes = max(1, CHUNK // (chunks[0][1] * WORD)) if point.probe in ("ceiling", "scaling") else 1
+        calls: list[Callable[[], int]]
+        if point.kernel == "numpy":
+            views = [source.words[start : start + count].view(numpy.int64) for start, count in chunks]
+            calls = [partial(numpy.add.reduce, view) for view in views]
+        else:
+            read = self._kernels.read
+            calls = [partial(read, source.address + start * WORD, count, passes) for start, count in chunks]
+        turn = cycle(
+            [
+                (call, source.sum(start, count) * passes % 2**64, count * WORD * passes)
+                for call, (start, count) in zip(calls, chunks, strict=True)
+            ]
+        )
+
+        def step() -> int:
+            call, expected, size = next(turn)
+            if int(call()) % 2**64 != expected:
+                self.wrong += 1
+            return size
+
+        return step
+
+    def _stores(self, point: Point, source: Region, target: Region) -> Step:
+        """copy: the share's first half to the target; triad: target = first half + 3 x second half."""
+        store = point.store or "regular"
+        half = share_bytes(point.share, 2)
+        moved, factor = (2, 0) if point.op == "copy" else (3, 3)
+        written = self._written.setdefault(id(target), {})
+        plan = []
+        for start, count in source.chunks(half):
+            second = start + half // WORD
+            expected = source.sum(start, count) + (factor * source.sum(second, count) if factor else 0)
+            # Spoilt beforehand, or an earlier window's result would pass for this one's.
+            target.words[start] = 0
+            addresses = [target.address + start * WORD, source.address + start * WORD]
+            if factor:
+                addresses.append(source.address + second * WORD)
+            plan.append((start, addresses, count, expected % 2**64))
+        turn = cycle(plan)
+        kernel = self._kernels.triad[store] if factor else self._kernels.copy[store]
+
+        def step() -> int:
+            start, addresses, count, expected = next(turn)
+            kernel(*addresses, count)
+            written[start] = (addresses[0], count, expected)
+            return count * WORD * moved
+
+        return step
+
+    def check_written(self) -> None:
+        """Sum what the last window wrote and compare. Outside the window: the check's reads are not its traffic."""
+        for chunks in self._written.values():
+            for address, count, expected in chunks.values():
+                self.wrong += self._kernels.read(address, count, 1) != expected
+            chunks.clear()
+
+    def _watched(self, step: Step) -> Step:
+        """Note which CPU each unit of work ended on: a QoS class is a hint, this is the evidence."""
+
+        def watched() -> int:
+            items = step()
+            cpu = placement.current_cpu()
+            if cpu is not None:
+                self.cpus_seen.add(cpu)
+            return items
+
+        return watched
