@@ -96,6 +96,16 @@ class Region:
             self._sums[key] = int(numpy.add.reduce(self.words[start : start + count]))
         return self._sums[key]
 
+    def maximum(self, start: int, count: int) -> int:
+        """The largest 32-bit integer in `count` words from word `start`, found in blocks small enough to be cached."""
+        key = (start, -count)
+        if key not in self._sums:
+            import numpy
+
+            words = self.words[start : start + count].view(numpy.int32)
+            self._sums[key] = max(int(words[i : i + 4096].max()) for i in range(0, len(words), 4096))
+        return self._sums[key]
+
     def chunks(self, size: int) -> list[tuple[int, int]]:
         """(first word, words) of the chunks that one pass over the first `size` bytes reads."""
         step = min(CHUNK, size) // WORD

@@ -29,6 +29,7 @@ class Key(msgspec.Struct, frozen=True, order=True):
 class Series(msgspec.Struct, frozen=True):
     """One point with its values (those that count), their summary and the verdict. Values in GB/s."""
 
+    run_id: str
     key: Key
     values: tuple[float, ...]
     taken: int  # repeats in all
@@ -48,7 +49,7 @@ def gather(run: Run) -> list[Series]:
         groups[key_of(row)].append(row)
     taken = max((row.repeat + 1 for row in run.rows), default=0)
     build = _published if run.header.kind == "published" else _measured
-    return [build(key, rows, taken) for key, rows in sorted(groups.items())]
+    return [build(run.header.run_id, key, rows, taken) for key, rows in sorted(groups.items())]
 
 
 def key_of(row: Row) -> Key:
@@ -67,7 +68,7 @@ def key_of(row: Row) -> Key:
     )
 
 
-def _measured(key: Key, rows: Sequence[Row], taken: int) -> Series:
+def _measured(run_id: str, key: Key, rows: Sequence[Row], taken: int) -> Series:
     values = tuple(row.value for row in rows if gates.counts(row))
     wrong = sum(row.wrong or 0 for row in rows)
     flags = []
@@ -80,10 +81,10 @@ def _measured(key: Key, rows: Sequence[Row], taken: int) -> Series:
         verdict = Verdict("refused", (f"{wrong} wrong results", *verdict.reasons))
     elif verdict.status == "refused" and (starved := _starved(rows)):
         verdict = Verdict("refused", (*verdict.reasons, starved))
-    return Series(key, values, taken, summary, verdict)
+    return Series(run_id, key, values, taken, summary, verdict)
 
 
-def _published(key: Key, rows: Sequence[Row], taken: int) -> Series:
+def _published(run_id: str, key: Key, rows: Sequence[Row], _: int) -> Series:
     """A published median stands for itself; its repeats, where printed, are rounded and only counted."""
     samples = tuple(row.value for row in rows if row.statistic == "sample")
     medians = [row for row in rows if row.statistic == "median"]
@@ -94,7 +95,7 @@ def _published(key: Key, rows: Sequence[Row], taken: int) -> Series:
     else:
         summary = Summary(n=len(samples), median=median(samples), low=None, high=None)
         what = "a single value" if len(samples) == 1 else f"{len(samples)} values"
-    return Series(key, samples, known if medians and known else len(samples), summary, Verdict("published", (what,)))
+    return Series(run_id, key, samples, summary.n, summary, Verdict("published", (what,)))
 
 
 def _high(what: str, shares: Iterable[float | None], limit: float) -> list[str]:

@@ -80,10 +80,20 @@ def _verdict(
         return Verdict("refused", (f"{best.median:.1f} GB/s is above the bus peak of {peak:g} GB/s",))
     if run.header.kind == "published":
         return best.verdict
-    reasons = [*best.verdict.reasons, *_state(run), *_pages(run), *_proofs(series, best)]
+    reasons = [*best.verdict.reasons, *_gaps(curve), *_state(run), *_pages(run), *_proofs(series, best)]
     if run.end is not None and run.end.status == "partial":
         reasons.append(f"partial: {run.end.reason or 'not finished'}")
     return Verdict("unreliable" if reasons else best.verdict.status, tuple(reasons))
+
+
+def _gaps(curve: tuple[Series, ...]) -> list[str]:
+    """Thread counts without a rate: the maximum over the rest need not be the maximum."""
+    missing = sorted({s.key.threads for s in curve if s.median is None})
+    if not missing:
+        return []
+    counts = ", ".join(map(str, missing))
+    reasons = sorted({reason for s in curve if s.median is None for reason in s.verdict.reasons[-1:]})
+    return [f"no rate with {counts} threads ({'; '.join(reasons)}): the best may lie there"]
 
 
 def _proofs(series: tuple[Series, ...], best: Series) -> list[str]:
@@ -156,7 +166,7 @@ def table(reach: Reach) -> "pandas.DataFrame":
             {
                 "chip": header.chip,
                 "machine": header.machine,
-                "run_id": header.run_id,
+                "run_id": s.run_id,
                 "kind": header.kind,
                 **msgspec.structs.asdict(s.key),
                 "n": len(s.values) if header.kind == "measured" else (s.summary.n if s.summary else 0),

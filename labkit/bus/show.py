@@ -2,50 +2,64 @@
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from labkit.bus.points import Series
+from labkit.bus.points import Key, Series
 from labkit.bus.reach import Reach
+
+_ORDER = {"sweep": "", "contention": "", "knee": " half bytes", "ceiling": " from L2", "scaling": " from L1"}
+_STORES = {"nontemporal": " n.t.", "regular": "", "": ""}
 
 
 def print_reach(reach: Reach, console: Console) -> None:
-    """The table of all series, the verdict, and the sentence."""
+    """The table of all series the reasons behind the read curve, and the sentence. Fits 80 columns."""
     header = reach.run.header
-    table = Table(title=f"{header.chip}: memory bandwidth of the CPU ({header.kind})", title_justify="left")
-    for name in ("for", "op", "stores", "kernel", "threads", "tier"):
-        table.add_column(name)
-    for name in ("GB/s", "95 % interval", "spread", "n", "of peak"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict", overflow="fold")
-    for s in reach.series:
-        table.add_row(*_cells(reach, s))
+    tiers = len({s.key.tier for s in reach.series if s.key.engine == "cpu"}) > 1
+    console.print(Text(f"{header.chip}: memory bandwidth ({header.kind})", style="bold"))
+    table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold")
+    for name in ("what", "thr", *(("tier",) if tiers else ()), "kernel"):
+        table.add_column(name, no_wrap=True)
+    for name in ("GB/s", "95 % interval", "spread", "n", "peak"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    ordered = sorted(reach.series, key=lambda s: (list(_ORDER).index(s.key.probe), s.key.op != "read"))
+    for s in ordered:
+        table.add_row(*(Text(cell) for cell in (*_cells(reach, s, tiers), s.verdict.status)))
     console.print(table)
+    for s in ordered:
+        if s in reach.curve and s.verdict.status not in ("ok", "published"):
+            console.print(Text(f"{what(s.key)}, {s.key.kernel}, {s.key.threads} threads: {s.verdict}", style="dim"))
     console.print(
-        "GB/s: median, 1e9 bytes the program loads and stores per second. n: repeats that count / taken. "
-        "Reach is read from the reads alone.",
-        style="dim",
+        Text(
+            "GB/s: median, 1e9 bytes that the program loads and stores a second. n: repeats that count/taken. "
+            "n.t.: non-temporal stores. Reach comes from plain reads alone.",
+            style="dim",
+        )
     )
-    console.print(f"verdict: {reach.verdict}", markup=False, highlight=False)
-    console.print(sentence(reach), markup=False, highlight=False)
+    console.print(Text(sentence(reach)))
 
 
-def _cells(reach: Reach, s: Series) -> list[str]:
-    key, shown = s.key, s.median is not None
-    summary = s.summary if shown else None
-    share = reach.share_of(s)
+def what(key: Key) -> str:
+    """A series in a few words."""
     beside = f" beside {key.beside}" if key.beside else ""
+    return f"{key.op or key.engine or 'both engines'}{_STORES[key.store]}{_ORDER[key.probe]}{beside}"
+
+
+def _cells(reach: Reach, s: Series, tiers: bool) -> list[str]:
+    key = s.key
+    summary = s.summary if s.median is not None else None
+    share = reach.share_of(s)
+    counted = f"{len(s.values)}/" if reach.run.header.kind == "measured" else ""
     return [
-        key.probe + beside,
-        key.op or "both",
-        key.store,
-        key.kernel,
+        what(key),
         str(key.threads) if key.threads else "",
-        key.tier,
+        *((key.tier,) if tiers else ()),
+        key.kernel,
         f"{summary.median:.1f}" if summary else "none",
         f"{summary.low:.1f}-{summary.high:.1f}" if summary and summary.low is not None else "",
         f"{summary.spread:.1%}" if summary and summary.spread is not None else "",
-        f"{len(s.values)}/{s.taken}" if reach.run.header.kind == "measured" else f"{s.taken}",
+        f"{counted}{s.taken}",
         f"{share:.0%}" if share is not None and key.probe in ("sweep", "contention") else "",
-        str(s.verdict),
     ]
 
 
@@ -53,13 +67,13 @@ def sentence(reach: Reach) -> str:
     """The answer in one sentence, with its trust; refused numbers are not in it."""
     header, best = reach.run.header, reach.best
     if best is None or best.median is None or reach.verdict.status == "refused":
-        return f"{header.chip} ({header.kind}): no read bandwidth to report, {reach.verdict}."
+        return f"{header.chip} ({header.kind}): no read bandwidth to report. Verdict {reach.verdict}."
     threads = "1 thread" if best.key.threads == 1 else f"{best.key.threads} threads"
     text = f"{header.chip} ({header.kind}): the CPU reads {best.median:.1f} GB/s with {threads}"
     if reach.single is not None and reach.single.median is not None and best.key.threads > 1:
-        text += f", one core {reach.single.median:.1f} GB/s"
+        text += f", {reach.single.median:.1f} GB/s with one"
     if reach.share is None:
-        text += f"; the bus peak is unknown ({header.bus_peak_source or 'no source'}), so its share is too"
+        text += f"; its share of the bus is unknown, as the peak is ({header.bus_peak_source or 'no source'})"
     else:
         text += f"; that is {reach.share:.0%} of the bus peak of {reach.peak:g} GB/s"
-    return f"{text}; {reach.verdict}."
+    return f"{text}. Verdict {reach.verdict}."

@@ -43,9 +43,7 @@ class Loaded(NamedTuple):
     ignored: tuple[Ignored, ...]
 
 
-def load(
-    data_dir: Path, *, chip: str | None = None, primitive: str | None = None, kind: Kind | None = None
-) -> Loaded:
+def load(data_dir: Path, *, chip: str | None = None, primitive: str | None = None, kind: Kind | None = None) -> Loaded:
     """Every value under `data_dir` as one row: the header's columns, then the row's fields.
 
     Shape: (values, len(HEADER_COLUMNS) + fields of Row). Bandwidths are GB/s = 1e9 bytes/s. Raises BadRecord on a
@@ -87,9 +85,7 @@ def fingerprint(data_dir: Path, chip: str | None = None) -> str:
 
 def runs_fingerprint(runs: Iterable[Run]) -> str:
     """sha256 over the runs' contents, whatever their order and wherever they lie."""
-    contents = sorted(
-        hashlib.sha256(msgspec.json.encode((run.header, run.rows, run.end))).hexdigest() for run in runs
-    )
+    contents = sorted(hashlib.sha256(msgspec.json.encode((run.header, run.rows, run.end))).hexdigest() for run in runs)
     return hashlib.sha256("\n".join(contents).encode()).hexdigest()
 
 
@@ -104,9 +100,7 @@ def _frame(runs: Iterable[Run]) -> "pandas.DataFrame":
                 columns[name].append(value)
             for name in Row.__struct_fields__:
                 columns[name].append(getattr(row, name))
-    return pandas.DataFrame(
-        {name: pandas.array(values, dtype=_dtype(name)) for name, values in columns.items()}
-    )
+    return pandas.DataFrame({name: pandas.array(values, dtype=_dtype(name)) for name, values in columns.items()})
 
 
 def _dtype(name: str) -> str:

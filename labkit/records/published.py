@@ -102,9 +102,7 @@ def read_csv(path: Path, line_type: type[Line]) -> list[Line]:
             lines = []
             for cells in reader:
                 if len(cells) != len(columns):
-                    raise BadRecord(
-                        f"{path}, line {reader.line_num}: {len(cells)} cells for {len(columns)} columns"
-                    )
+                    raise BadRecord(f"{path}, line {reader.line_num}: {len(cells)} cells for {len(columns)} columns")
                 values = {name: cell or None for name, cell in zip(columns, cells, strict=True)}
                 try:
                     lines.append(msgspec.convert(values, line_type, strict=False))
@@ -129,9 +127,7 @@ def read_published(reference: Path) -> list[Run]:
         if not path.is_file():
             continue
         lines = read_csv(path, line_type)
-        by_machine = sorted(
-            lines, key=lambda line: (line.chip, line.machine)
-        )  # stable: keeps the file's order
+        by_machine = sorted(lines, key=lambda line: (line.chip, line.machine))  # stable: keeps the file's order
         for (chip, machine), group in groupby(by_machine, key=lambda line: (line.chip, line.machine)):
             members = list(group)
             bin_ = measured_bins.get(chip)

@@ -69,9 +69,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     repeat: Count
     statistic: Literal["sample", "median"] = "sample"  # published rows may be medians of `samples` values
     samples: Count | None = None  # how many values a median stands for
-    spread: Annotated[float, Meta(ge=0)] | None = (
-        None  # published (max - min) / median; else computed from samples
-    )
+    spread: Annotated[float, Meta(ge=0)] | None = None  # published (max - min) / median; else computed from samples
     at: Seconds | None = None  # start of the window, seconds since the run's start
     window_s: Seconds | None = None
     # the point
@@ -89,9 +87,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     bytes_counted: Count | None = None  # program loads + stores in the window
     bytes_bus_model: Count | None = None  # with write-allocate traffic added
     cpu_share: Annotated[float, Meta(ge=0)] | None = None  # least thread-CPU time / wall time of the threads
-    pressure: Annotated[float, Meta(ge=0)] | None = (
-        None  # share of the window in which some task waited for a CPU
-    )
+    pressure: Annotated[float, Meta(ge=0)] | None = None  # share of the window in which some task waited for a CPU
     steal: Annotated[float, Meta(ge=0)] | None = None  # share of CPU time taken by the hypervisor
     page_faults: Count | None = None
     wrong: Count | None = None  # chunks whose result was not the exact one

@@ -1,0 +1,40 @@
+"""The three lines that end `labkit run`: what was measured, what was published, where the figures are."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labkit import records
+from labkit.bus.reach import Reach, analyse
+from labkit.bus.show import sentence
+from labkit.records import Run
+
+if TYPE_CHECKING:
+    from labkit.batch import Report
+
+
+def closing_lines(data_dir: Path, figures_dir: Path, report: "Report", measured: Run | None) -> list[str]:
+    """What a reader wants to know last. `measured` is this invocation's own run, None when it took none."""
+    runs, _ = records.read_all(data_dir)
+    lines = [f"Measured: {sentence(analyse(measured))}"] if measured else []
+    lines.append(f"Published: {'; '.join(_published(runs)) or 'no data'}.")
+    counts = {status: sum(result.status == status for result in report.results) for status in _STATUSES}
+    folders = sorted({result.chip for result in report.results})
+    lines.append(
+        f"Figures: {figures_dir} ({len(folders)} folders), notebooks "
+        + ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+        + "."
+    )
+    return lines
+
+
+_STATUSES = ("done", "skipped", "failed")
+
+
+def _published(runs: tuple[Run, ...]) -> list[str]:
+    found: dict[str, Reach] = {}
+    for run in runs:
+        if run.header.kind == "published":
+            reach = analyse(run)
+            if reach.share is not None:
+                found[run.header.chip] = reach
+    return [f"{chip} reaches {reach.share:.0%} of {reach.peak:g} GB/s" for chip, reach in sorted(found.items())]
