@@ -1,5 +1,6 @@
 """Write a file whole or not at all."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -39,7 +40,8 @@ def write(path: Path, content: bytes) -> Path:
         ) from error
     finally:
         # Gone after a rename; still there after any failure, Ctrl-C included.
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     return path
 
 

@@ -83,17 +83,27 @@ def bus(
     peak_gbs: PeakGbs = None,
     kernels: Annotated[str, typer.Option(help="Read kernels to use.")] = "llvm,numpy",
     gpu: Annotated[bool | None, typer.Option(help="Also the GPU, alone and beside the CPU [default: if any].")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=1, help="Seconds for all repeats [default: 600, quick 40].")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the random order and content [default: drawn].")] = None,
     data_dir: DataDir = None,
     json: Annotated[bool, typer.Option("--json", help="Print the series as JSON.")] = False,
 ) -> None:
     """Measure which share of the memory bus the CPU cores can read, and record it. Exit 1 unless the verdict is ok."""
-    from labkit.bus.sweep import Settings
+    from msgspec.structs import replace
 
-    counts = _numbers("--threads", threads) if threads else None
-    names = tuple(name for name in kernels.split(",") if name)
-    settings = Settings(quick=quick, threads=counts, kernels=names, peak_gbs=peak_gbs, gpu=gpu, seed=seed)
-    run = _measure(settings, data_dir)
+    from labkit.bus.sweep import QUICK, Settings
+
+    settings = replace(
+        QUICK if quick else Settings(),
+        threads=_numbers("--threads", threads) if threads else None,
+        kernels=tuple(name for name in kernels.split(",") if name),
+        peak_gbs=peak_gbs,
+        gpu=gpu,
+        seed=seed,
+    )
+    run = _measure(settings if budget is None else replace(settings, budget_s=budget), data_dir)
     from labkit.bus.reach import analyse
 
     reach = analyse(run)
@@ -134,9 +144,11 @@ def run(
     figures = figures_dir or project.root() / "figures"
     measured = None
     if measure:
-        from labkit.bus.sweep import Settings
+        from msgspec.structs import replace
 
-        measured = _measure(Settings(quick=True, peak_gbs=peak_gbs), data)
+        from labkit.bus.sweep import QUICK
+
+        measured = _measure(replace(QUICK, peak_gbs=peak_gbs), data)
     report = batch.run(
         notebook, chip, data_dir=data.resolve(), figures_dir=figures.resolve(), parameters=given, jobs=jobs, force=force
     )

@@ -147,16 +147,16 @@ class Session:
         of: "pd.DataFrame | None" = None,
         kinds: Sequence[str] = (),
         run_ids: Sequence[str] = (),
-    ) -> list[Path]:
+    ) -> None:
         """Save a figure, the data it shows and a table (default: the data) with full provenance.
 
         Kinds and run ids are those in the columns `kind` and `run_id` of `of` (default: of `data`), or as given.
-        Raises BadInput when neither says them, and whatever figures.save raises.
+        Paths are added to `saved`. Raises BadInput when neither says them, and whatever figures.save raises.
         """
         from labkit import figures
 
         provenance = self._provenance(name, data if of is None else of, kinds, run_ids)
-        return self._note(
+        self._note(
             figures.save(
                 fig, name, folder=self.figures_dir, data=data, provenance=provenance, table=table, caption=caption
             )
@@ -171,14 +171,12 @@ class Session:
         of: "pd.DataFrame | None" = None,
         kinds: Sequence[str] = (),
         run_ids: Sequence[str] = (),
-    ) -> list[Path]:
+    ) -> None:
         """Save a table without a figure; otherwise as `save`."""
         from labkit import figures
 
         provenance = self._provenance(name, table if of is None else of, kinds, run_ids)
-        return self._note(
-            figures.save_table(table, name, folder=self.figures_dir, provenance=provenance, caption=caption)
-        )
+        self._note(figures.save_table(table, name, folder=self.figures_dir, provenance=provenance, caption=caption))
 
     def figure(
         self, name: str, draw: "Callable[[], Figure]", *, data: "pd.DataFrame", caption: str = "", **more: Sequence[str]
@@ -202,9 +200,8 @@ class Session:
         else:
             print(line)
 
-    def _note(self, paths: list[Path]) -> list[Path]:
+    def _note(self, paths: list[Path]) -> None:
         self.saved += [path for path in paths if path not in self.saved]
-        return paths
 
     def _provenance(
         self, name: str, frame: "pd.DataFrame", kinds: Sequence[str], run_ids: Sequence[str]

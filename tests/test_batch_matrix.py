@@ -83,7 +83,9 @@ def test_parameters_arrive_with_their_declared_types(here):
 
 
 def test_the_key_does_not_depend_on_a_default_passed_by_hand_but_on_any_other_value(here):
-    default, same, other = (plan(here, ["20_b"], [tiny.M4], given)[0] for given in ({}, {"threads": "4"}, {"threads": 5}))
+    default, same, other = (
+        plan(here, ["20_b"], [tiny.M4], given)[0] for given in ({}, {"threads": "4"}, {"threads": 5})
+    )
     assert matrix.key_of(default) == matrix.key_of(same) != matrix.key_of(other)
 
 
@@ -141,9 +143,7 @@ def test_a_run_is_stale_until_its_record_its_key_and_all_its_outputs_hold(here):
 def test_the_report_says_by_its_exit_code_whether_all_went_well():
     good = batch.Result("10_a", tiny.M4, "done", 1.0, "not done yet")
     bad = batch.Result("10_a", tiny.M5, "failed", 2.0, "ZeroDivisionError: division by zero", 4, "1 / 0")
-    assert str(bad) == (
-        "failed  10_a, Apple M5 Max, cell 4 (`1 / 0`): ZeroDivisionError: division by zero [2.0 s]"
-    )
+    assert str(bad) == ("failed  10_a, Apple M5 Max, cell 4 (`1 / 0`): ZeroDivisionError: division by zero [2.0 s]")
     assert batch.Report((good,), 1.0).exit_code == 0
     assert batch.Report((good, bad), 3.0).exit_code == 1
     assert str(batch.Report((good, bad), 3.0)) == "2 notebook runs: 1 done, 0 skipped, 1 failed [3.0 s]"

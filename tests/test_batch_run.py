@@ -1,7 +1,6 @@
 """The batch with real kernels: each failure by itself, nothing believed that is not proved, nothing left behind."""
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -38,6 +37,12 @@ Path(f"pid-{os.getpid()}").touch()
 while not Path("go").exists():
     time.sleep(0.05)
 """
+# Somebody saves the notebook while it runs.
+EDITS = """\
+from pathlib import Path
+path = Path("notebooks/43_edited.ipynb")
+path.write_text(path.read_text().replace("lab.finish()", "lab.finish()  # edited"))
+"""
 COUNTS = """\
 with open("count.txt", "a") as file:
     file.write(f"{chip}\\n")
@@ -48,6 +53,13 @@ from labkit import batch
 report = batch.run(chips=sys.argv[1:], jobs=1)
 print(report)
 sys.exit(report.exit_code)
+"""
+LIGHT = """\
+import sys
+from labkit import batch
+report = batch.run(["10_good"], progress=False)
+heavy = {"pandas", "numpy", "matplotlib", "papermill", "nbformat", "IPython", "rich", "psutil"} & set(sys.modules)
+print(report.count("done"), sorted(heavy))
 """
 
 
@@ -70,7 +82,7 @@ def relatives():
 
 
 def scratch_folders():
-    return set(Path(tempfile.gettempdir()).glob("labkit-*/lock"))
+    return set(Path(tempfile.gettempdir()).glob("labkit-*/.labkit-batch"))
 
 
 def place(folder, chip):
@@ -86,6 +98,7 @@ def mixed(tmp_path_factory):
     tiny.notebook(folder, "40_unmarked", tiny.entering("40_unmarked"), "1 + 1", scope="once")
     tiny.notebook(folder, "41_misnamed", tiny.entering("40_unmarked"), tiny.FINISHING, scope="once")
     tiny.notebook(folder, "42_kills_worker", "import os\nos.kill(os.getppid(), 9)\nos.sched_yield()", scope="once")
+    tiny.notebook(folder, "43_edited", EDITS, tiny.entering("43_edited"), tiny.FINISHING, scope="once")
     before = relatives()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -101,7 +114,7 @@ def test_good_runs_complete_among_failing_ones(mixed):
         assert (place(folder, chip) / "10_good.ipynb").is_file()
     assert report.exit_code == 1
     assert {result.notebook for result in report.failed} == {
-        "30_faults", "40_unmarked", "41_misnamed", "42_kills_worker"
+        "30_faults", "40_unmarked", "41_misnamed", "42_kills_worker", "43_edited"
     }  # fmt: skip
 
 
@@ -136,6 +149,11 @@ def test_a_run_without_its_own_end_mark_is_no_success(mixed):
     assert results["41_misnamed", "all"].status == "failed"
 
 
+def test_code_that_changed_under_a_run_is_no_success(mixed):
+    _, results, _, _ = mixed
+    assert "its kernel saw other code than the batch" in results["43_edited", "all"].reason
+
+
 def test_a_killed_worker_fails_its_own_run_only_and_takes_its_kernel_with_it(mixed):
     _, results, _, before = mixed
     lost = results["42_kills_worker", "all"]
@@ -146,10 +164,10 @@ def test_a_killed_worker_fails_its_own_run_only_and_takes_its_kernel_with_it(mix
 
 def test_nothing_is_left_behind(mixed):
     folder, _, _, _ = mixed
-    assert [path for path in (folder / "figures").glob("*/.10_good.run")] == []
+    assert not list((folder / "figures").glob("*/.10_good.run"))
     kernels = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"]]
     assert not [c for c in kernels if "ipykernel_launcher" in c and str(folder) in " ".join(c)]
-    assert not [path for path in folder.rglob("*.tmp")]
+    assert not list(folder.rglob("*.tmp"))
 
 
 def test_the_executed_copy_names_no_folder_of_this_machine_and_no_time(mixed):
@@ -167,6 +185,8 @@ def test_what_is_done_is_skipped_and_new_data_rerun_only_their_chip(mixed, monke
     monkeypatch.chdir(folder)
     again = batch.run(["10_good"], progress=False)
     assert [(r.status, r.reason) for r in again.results] == [("skipped", "unchanged")] * 3
+    said = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True).stdout
+    assert said == "0 []\n", "what is heavy is not loaded only to find that nothing changed"
     tiny.measure(folder, 103.0)
     untouched = {chip: tiny.digests(place(folder, chip)) for chip in (tiny.M4, tiny.M5)}
     again = batch.run(["10_good"], progress=False)
@@ -278,10 +298,10 @@ def test_a_full_disk_fails_the_run_with_one_sentence_and_leaves_what_was_there(t
 
 def test_a_scratch_folder_in_use_is_not_swept_and_an_abandoned_one_is():
     abandoned = Path(tempfile.mkdtemp(prefix="labkit-"))
-    (abandoned / "lock").touch()
+    (abandoned / ".labkit-batch").touch()
     with scratch() as mine:
         assert not abandoned.exists()
+        assert len(str(mine)) < 70, "sockets inside would have too long a path"
         with scratch():
             assert mine.is_dir()
     assert not mine.exists()
-    assert os.path.isdir(tempfile.gettempdir())

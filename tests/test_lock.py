@@ -37,9 +37,9 @@ def holder(tmp_path):
 
 
 def test_a_second_measurement_is_refused_and_told_who_measures(holder):
-    with pytest.raises(Refused, match=rf"process {holder.pid} \(`labkit bus --quick`\), since 20.* UTC"):
-        with measuring_lock(holder.path):
-            pass
+    said = rf"process {holder.pid} \(`labkit bus --quick`\), since 20.* UTC"
+    with pytest.raises(Refused, match=said), measuring_lock(holder.path):
+        pass
 
 
 def test_the_lock_is_free_after_its_holder_ended(holder):

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from labkit.machine import Cache, Fact, Machine, NumaNode, State, Tier
-from labkit.machine.show import as_json, binary_size, print_machine, text
+from labkit.machine.show import binary_size, print_machine, text
 
 FACTS = [name for name in Machine.__struct_fields__ if name not in ("tiers", "versions")]
 STATE = [name for name in State.__struct_fields__ if name not in ("at", "sources")]
@@ -104,12 +104,3 @@ def test_zero_is_shown_as_zero_and_not_as_unknown():
     assert text("throttled_us", 0) == "0"
     assert text("steal_s", 0.0) == "0"
     assert text("busy", 0.0) == "0.0%"
-
-
-def test_the_json_form_holds_both_with_plain_values():
-    found = as_json(UNKNOWN_MACHINE, UNKNOWN_STATE)
-    assert set(found) == {"machine", "state"}
-    assert found["machine"]["chip"] == {"value": None, "source": "why-chip"}
-    again = msgspec.json.decode(msgspec.json.encode(found))
-    assert msgspec.convert(again["machine"], Machine) == UNKNOWN_MACHINE
-    assert msgspec.convert(again["state"], State) == UNKNOWN_STATE

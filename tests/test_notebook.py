@@ -57,7 +57,7 @@ def test_more_parameters_are_checked_against_the_notebooks_own_cell(here):
     assert notebook.enter("30_more", **ENTRY, threads=2).parameters["threads"] == 2
     with pytest.raises(BadInput, match="parameter threads must be a whole number, not '2'"):
         notebook.enter("30_more", **ENTRY, threads="2")
-    with pytest.raises(BadInput, match="'threads' is declared but unchecked: pass it to notebook.enter"):
+    with pytest.raises(BadInput, match="'threads' is declared but unchecked"):
         notebook.enter("30_more", **ENTRY)
 
 
@@ -78,8 +78,8 @@ def test_records_are_those_of_the_chip_or_of_all(here):
 def test_a_saved_table_carries_runs_kinds_data_code_and_parameters_but_no_paths(here):
     lab = notebook.enter("20_reach", **{**ENTRY, "chip": tiny.BENCH})
     frame = lab.records.frame
-    paths = lab.save_table(frame[["quantity", "value"]], "reach", of=frame)
-    assert {path.suffix for path in paths} == {".csv", ".tex", ".json"}
+    lab.save_table(frame[["quantity", "value"]], "reach", of=frame)
+    assert {path.name for path in lab.saved} == {"reach.csv", "reach.tex", "reach.json"}
     said = figures.provenance_of(lab.figures_dir / "reach.json")
     assert said.notebook == "20_reach"
     assert said.kinds == ("measured",)
@@ -110,6 +110,13 @@ def test_a_figure_is_saved_in_the_papers_style(here):
     figures.label_kind(fig, ["published"])
     lab.save(fig, "reach", data=data, caption="Reach")
     assert figures.provenance_of(lab.figures_dir / "reach.pdf").kinds == ("published",)
+
+
+def test_a_figure_without_data_is_not_drawn_and_that_is_said(here, capsys):
+    lab = notebook.enter("20_reach", **ENTRY)
+    lab.figure("reach", pytest.fail, data=lab.records.frame.head(0))
+    assert capsys.readouterr().out == "reach: no figure, because no data of Apple M4 Pro belong in it\n"
+    assert lab.saved == []
 
 
 def test_where_no_notebook_file_is_the_code_is_unknown_and_the_checks_still_hold(here):

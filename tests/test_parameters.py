@@ -86,7 +86,8 @@ def test_text_from_a_command_line_becomes_the_declared_type(kind, text, value):
     [
         ("bool", "no"), ("bool", "1"), ("bool", 1), ("bool", ""), ("bool", None),
         ("int", "3.0"), ("int", "1_000"), ("int", " 3"), ("int", "٣"), ("int", True), ("int", 3.0), ("int", "9" * 5000),
-        ("float", "nan"), ("float", "inf"), ("float", "1e999"), ("float", "1_0.5"), ("float", True), ("float", math.nan),
+        ("float", "nan"), ("float", "inf"), ("float", "1e999"), ("float", "1_0.5"), ("float", True),
+        ("float", math.nan),
         ("str", 3), ("str", None), ("str", ["x"]),
     ],
 )  # fmt: skip
@@ -106,7 +107,9 @@ def test_coercion_gives_the_declared_type_or_bad_input(kind, value):
 
 
 def test_an_unknown_name_is_refused_with_the_closest_and_all_known_ones():
-    with pytest.raises(BadInput, match=r"nb has no parameter 'quik'; did you mean 'quick'\? Known: threads, share, quick"):
+    with pytest.raises(
+        BadInput, match=r"nb has no parameter 'quik'; did you mean 'quick'\? Known: threads, share, quick"
+    ):
         resolve(declared(CELL, "nb"), {"quik": "true"}, "nb", {"chip": "use --chip"})
 
 

@@ -73,17 +73,13 @@ def entering(name: str) -> str:
     )
 
 
-SAVING = (
-    'frame = lab.records.frame\nlab.save_table(frame[["kind", "quantity", "value"]].head(3), "{table}", of=frame)'
-)
+SAVING = 'frame = lab.records.frame\nlab.save_table(frame[["kind", "quantity", "value"]].head(3), "{table}", of=frame)'
 FINISHING = "lab.finish()"
 
 
 def good_notebook(folder: Path, name: str, *extra: str, scope: str | None = None) -> Path:
     """A notebook that saves one table, called table_<name>; `extra` cells stand before that."""
-    return notebook(
-        folder, name, entering(name), *extra, SAVING.format(table=f"table_{name}"), FINISHING, scope=scope
-    )
+    return notebook(folder, name, entering(name), *extra, SAVING.format(table=f"table_{name}"), FINISHING, scope=scope)
 
 
 def digests(folder: Path) -> dict[str, str]:

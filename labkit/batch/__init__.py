@@ -3,4 +3,3 @@
 from labkit.batch.messages import Report as Report
 from labkit.batch.messages import Result as Result
 from labkit.batch.runner import run as run
-from labkit.batch.runner import usable_cores as usable_cores

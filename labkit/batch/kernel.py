@@ -10,11 +10,11 @@ from typing import Any
 from jupyter_client import AsyncKernelManager
 from traitlets import default
 
-LONGEST_SOCKET_PATH = 100  # macOS allows 104 bytes with the terminating 0
-
 
 def private_kernels(folder: Path, on_start: Callable[[int], None]) -> type[AsyncKernelManager]:
-    """A kernel manager class whose sockets lie under `folder`, a short path; `on_start` gets each kernel's pid.
+    """A kernel manager class whose sockets lie under `folder`; `on_start` gets each kernel's pid.
+
+    `folder` must be short: macOS allows a socket's path 103 bytes.
 
     papermill takes a class: given a manager *object*, it leaves the kernel running.
     """

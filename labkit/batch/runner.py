@@ -1,7 +1,6 @@
 """Run notebooks for chips: only what is not done, in parallel, each failure by itself."""
 
 import contextlib
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +56,7 @@ def run(
             else:
                 note(Result(job.notebook, job.chip, "skipped", 0.0, "unchanged"))
         if to_do:
-            _run(to_do, min(jobs or usable_cores(), len(to_do)), shown, note)
+            _run(to_do, min(jobs or _usable_cores(), len(to_do)), shown, note)
         for job, reason in _clashes(planned):
             matrix.done_path(job).unlink(missing_ok=True)
             note(Result(job.notebook, job.chip, "failed", results[job.notebook, job.chip].seconds, reason))
@@ -95,6 +94,8 @@ def _clashes(jobs: Iterable[Job]) -> Iterator[tuple[Job, str]]:
                 yield job, f"it saves {Path(path).name}, and so does {others}: give one of them another name"
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+def _usable_cores() -> int:
+    """Cores that this process may keep busy: affinity and control groups count."""
+    from labkit import machine
+
+    return machine.describe().usable_cpus.value or 1

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "labkit-"
+_LOCK = ".labkit-batch"  # what tells our folders from others that somebody may name so
 _LONGEST = 50  # sockets lie deeper inside, and their whole path has about 100 bytes
 
 
@@ -24,7 +25,7 @@ def scratch() -> Iterator[Path]:
     handle = os.open(folder / "new", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        os.rename(folder / "new", folder / "lock")
+        os.rename(folder / "new", folder / _LOCK)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -32,7 +33,7 @@ def scratch() -> Iterator[Path]:
 
 
 def _remove_abandoned(base: Path) -> None:
-    for held in base.glob(f"{_PREFIX}*/lock"):
+    for held in base.glob(f"{_PREFIX}*/{_LOCK}"):
         try:
             handle = os.open(held, os.O_RDWR | os.O_NOFOLLOW)
         except OSError:

@@ -26,8 +26,8 @@ class Tier(msgspec.Struct, frozen=True):
 def tiers(machine: Machine, platform: str = sys.platform) -> list[Tier]:
     """The tiers to sweep, fastest first. Linux: all usable CPUs, then each core tier where there are several."""
     if platform == "darwin":
-        cores = sum(tier.logical_cpus for tier in machine.tiers)
-        return [Tier(name, qos=qos, most=max(1, cores)) for name, qos in QOS_CLASSES.items()]
+        cores = sum(tier.logical_cpus or 0 for tier in machine.tiers) or machine.logical_cpus.value or 1
+        return [Tier(name, qos=qos, most=cores) for name, qos in QOS_CLASSES.items()]
     usable = sorted(os.sched_getaffinity(0))
     ordered = [cpu for tier in machine.tiers for cpu in tier.cpus if cpu in usable] or usable
     quota = machine.usable_cpus.value

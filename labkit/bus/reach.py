@@ -73,17 +73,23 @@ def _verdict(
     run: Run, series: tuple[Series, ...], curve: tuple[Series, ...], best: Series | None, peak: float | None
 ) -> Verdict:
     """The headline's verdict: its own, and what the rest of the run says about it."""
-    if best is None:
-        reasons = sorted({reason for s in curve for reason in s.verdict.reasons})
-        return Verdict("refused", tuple(reasons) or ("no read rate was measured",))
-    if peak is not None and (best.median or 0) > peak:
-        return Verdict("refused", (f"{best.median:.1f} GB/s is above the bus peak of {peak:g} GB/s",))
-    if run.header.kind == "published":
+    if run.header.kind == "published" and best is not None:
         return best.verdict
-    reasons = [*best.verdict.reasons, *_gaps(curve), *_state(run), *_pages(run), *_proofs(series, best)]
-    if run.end is not None and run.end.status == "partial":
-        reasons.append(f"partial: {run.end.reason or 'not finished'}")
+    around = _partial(run) + _state(run) + _pages(run)
+    if best is None:
+        reasons = sorted({reason for s in curve for reason in s.verdict.reasons}) or ["no read rate was measured"]
+        return Verdict("refused", (*reasons, *around))
+    if peak is not None and (best.median or 0) > peak:
+        above = f"{best.median:.1f} GB/s is above the bus peak of {peak:g} GB/s"
+        return Verdict("refused", (above, *around))
+    reasons = [*best.verdict.reasons, *_gaps(curve), *around, *_proofs(series, best)]
     return Verdict("unreliable" if reasons else best.verdict.status, tuple(reasons))
+
+
+def _partial(run: Run) -> list[str]:
+    if run.end is None or run.end.status != "partial":
+        return []
+    return [f"partial: {run.end.reason or 'not finished'}"]
 
 
 def _gaps(curve: tuple[Series, ...]) -> list[str]:

@@ -18,7 +18,7 @@ KERNELS = ("llvm", "numpy")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How a sweep is taken."""
+    """How a sweep is taken. Times in seconds."""
 
     quick: bool = False
     threads: tuple[int, ...] | None = None
@@ -26,21 +26,13 @@ class Settings(msgspec.Struct, frozen=True):
     peak_gbs: float | None = None
     gpu: bool | None = None  # None: when this machine has one
     seed: int | None = None  # None: drawn, and recorded
+    window_s: float = 0.25  # medians from 5 ms to 1 s agree; longer windows scatter less
+    budget_s: float = 600.0  # no further repeat is begun that would not fit
+    quiet_s: float = 60.0  # longest wait for a quiet machine
 
-    @property
-    def window_s(self) -> float:
-        """Length of one window. Medians from 5 ms to 1 s agreed; longer ones scatter less."""
-        return 0.1 if self.quick else 0.25
 
-    @property
-    def budget_s(self) -> float:
-        """Time for all repeats together, after which no further one is begun."""
-        return 40.0 if self.quick else 600.0
-
-    @property
-    def quiet_s(self) -> float:
-        """How long to wait for a quiet machine."""
-        return 3.0 if self.quick else 60.0
+QUICK = Settings(quick=True, window_s=0.1, budget_s=40.0, quiet_s=3.0)
+"""Under a minute on any machine: the main core tier alone, shorter windows."""
 
 
 class Measured(msgspec.Struct, frozen=True):

@@ -99,7 +99,7 @@ class Bench:
         store = point.store or "regular"
         half = share_bytes(point.share, 2)
         moved, factor = (2, 0) if point.op == "copy" else (3, 3)
-        written = self._written.setdefault(id(target), {})
+        written = self._written[id(target)] = {}  # what a window that was given up had written is not checked
         plan = []
         for start, count in source.chunks(half):
             second = start + half // WORD

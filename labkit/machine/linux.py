@@ -140,7 +140,7 @@ def usable_cpus(root: Path, reach: frozenset[int]) -> tuple[int, str]:
     if limit is None or limit[0] >= len(reach):
         return len(reach), "affinity; no lower cgroup CPU quota"
     quota, where = limit
-    return int(quota), f"{where} = {quota:g} CPUs, in whole CPUs"
+    return max(1, int(quota)), f"{where} = {quota:g} CPUs, in whole CPUs"
 
 
 def memory_field(root: Path, key: str) -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -104,8 +103,3 @@ def binary_size(count: int) -> str:
     """Bytes in the largest binary unit that keeps at least one of it: 32768 -> "32 KiB"."""
     power = min((max(count, 1).bit_length() - 1) // 10, len(BINARY_UNITS) - 1)
     return f"{count / 1024**power:.2f}".rstrip("0").rstrip(".") + f" {BINARY_UNITS[power]}"
-
-
-def as_json(machine: Machine, state: State) -> dict[str, Any]:
-    """What `labkit machine --json` prints."""
-    return {"machine": msgspec.to_builtins(machine), "state": msgspec.to_builtins(state)}

@@ -1,0 +1,5 @@
+"""`python -m labkit` is `labkit`."""
+
+from labkit.cli import main
+
+main()
