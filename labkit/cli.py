@@ -36,10 +36,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("labkit: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has had enough (head, less): not an error. Python would complain at exit.
-        sys.stdout = None  # type: ignore[assignment]
-        sys.exit(0)
 
 
 def _version(asked: bool) -> None:

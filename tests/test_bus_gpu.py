@@ -52,4 +52,4 @@ def test_cpu_and_mlx_work_together_and_are_counted_in_one_window():
 def test_without_a_gpu_asking_for_it_is_a_sentence():
     assert not gpu.available()
     with pytest.raises(NotAvailable, match="leave out --gpu"):
-        gpu.GpuBench(SIZE, seed=1)
+        gpu.require()

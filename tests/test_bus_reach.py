@@ -110,6 +110,14 @@ def test_unknown_evidence_does_not_speak_against_a_window():
     assert found.verdict.status == "ok"
 
 
+def test_slow_core_figures_taken_on_fast_cores_are_not_relied_on():
+    (strayed,) = gather(run(series(33, tier="efficiency", tier_seen="E+P")))
+    (kept,) = gather(run(series(33, tier="efficiency", tier_seen="E")))
+    (spilt,) = gather(run(series(33, tier="performance", tier_seen="E+P")))
+    assert "meant for E cores, ran on E+P" in str(strayed.verdict)
+    assert kept.verdict.status == spilt.verdict.status == "ok"
+
+
 def test_a_wrong_result_refuses_its_series():
     (found,) = gather(run(series(33)[:-1] + series(33, wrong=2)[-1:]))
     assert found.verdict.status == "refused"

@@ -14,6 +14,7 @@ import pytest
 
 from labkit import lock, machine, records
 from labkit.bus import gates, sweep
+from labkit.bus.reach import analyse
 from labkit.bus.sweep import QUICK
 from labkit.bus.take import take
 from labkit.errors import BadInput, NotAvailable, Refused
@@ -112,6 +113,22 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(changes, said, tm
 def test_a_gpu_that_is_not_there_is_a_sentence(tmp_path):
     with pytest.raises(NotAvailable, match="no GPU here"):
         take(msgspec.structs.replace(SHORT, gpu=True), tmp_path, lambda *_: None)
+
+
+def no_code(*_):
+    raise NotAvailable("the read kernel cannot be compiled here: no executable memory")
+
+
+def test_where_no_code_can_be_generated_numpy_is_left_and_the_run_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep.kernels, "compile_kernels", no_code)
+    taken = take(msgspec.structs.replace(SHORT, threads=(1,)), tmp_path, lambda *_: None)
+    assert {row.kernel for row in taken.rows} == {"numpy"}
+    assert not any(row.wrong for row in taken.rows)
+    verdict = str(analyse(taken).verdict)
+    assert "cannot be compiled here: no executable memory" in verdict
+    assert "the kernel's ceiling is unknown" in verdict
+    with pytest.raises(NotAvailable, match="cannot be compiled"):
+        sweep.prepare(msgspec.structs.replace(SHORT, kernels=("llvm",)))
 
 
 def test_two_measurements_at_once_are_refused(tmp_path):

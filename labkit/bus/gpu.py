@@ -26,6 +26,12 @@ def available() -> bool:
     return mx.metal.is_available()
 
 
+def require() -> None:
+    """Raise NotAvailable where there is no GPU to measure."""
+    if not available():
+        raise NotAvailable("MLX finds no GPU here: leave out --gpu")
+
+
 def operand_bytes(memory_limit: int | None) -> int:
     """Bytes of one operand: 4 GiB, or what leaves three of them within a quarter of the memory."""
     if memory_limit is None:
@@ -43,8 +49,6 @@ class GpuBench:
         import mlx.core as mx
         import numpy
 
-        if device is None and not mx.metal.is_available():
-            raise NotAvailable("MLX finds no GPU here: leave out --gpu")
         self.device = device or mx.Device(mx.gpu)
         self.wrong = 0
         self.operand = operand

@@ -208,9 +208,7 @@ def compile_kernels() -> Kernels:
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
     except (ImportError, OSError, RuntimeError) as error:
-        raise NotAvailable(
-            f"the read kernel cannot be compiled here ({error}): only the numpy kernel is left (--kernels numpy)"
-        ) from error
+        raise NotAvailable(f"the read kernel cannot be compiled here: {error}") from error
 
     def function(name: str, result: type | None, *arguments: type) -> Callable[..., int]:
         return ctypes.CFUNCTYPE(result, *arguments)(engine.get_function_address(name))

@@ -73,14 +73,16 @@ def points(
     return plan
 
 
-def gpu_points(main: Tier, counts: list[int], *, footprint: int, operand: int, ops: tuple[str, ...]) -> list[Point]:
+def gpu_points(
+    main: Tier, counts: list[int], *, kernel: str, footprint: int, operand: int, ops: tuple[str, ...]
+) -> list[Point]:
     """The GPU alone with every op shape, and the CPU's reads beside its first (read-only) op at few and all threads.
 
     The CPU alone at the same thread counts is in the sweep, in the same repeats.
     """
     alone = [Point("sweep", op, "mlx", 0, "gpu", operand, engine="gpu") for op in ops]
     both = [
-        Point("contention", "read", "llvm", count, main.name, footprint, beside="gpu")
+        Point("contention", "read", kernel, count, main.name, footprint, beside="gpu")
         for count in sorted({max(1, counts[-1] // 2), counts[-1]})
     ]
     return alone + both

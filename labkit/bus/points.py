@@ -74,6 +74,7 @@ def _measured(run_id: str, key: Key, rows: Sequence[Row], taken: int) -> Series:
     flags = []
     if key.engine == "cpu":
         flags += _high("CPU pressure", (row.pressure for row in rows), gates.PRESSURE)
+        flags += _strayed(key, rows)
         flags += _high("CPU time taken by the hypervisor", (row.steal for row in rows), gates.STEAL)
     summary = summarise(values) if values else None
     verdict = judge(summary, taken=taken, flags=flags)
@@ -103,6 +104,15 @@ def _high(what: str, shares: Iterable[float | None], limit: float) -> list[str]:
     if not known or median(known) <= limit:
         return []
     return [f"{what} {median(known):.0%} of the time, over {limit:.0%}"]
+
+
+def _strayed(key: Key, rows: Sequence[Row]) -> list[str]:
+    """The slow tier is a claim about slow cores alone. (The fast tier's class may spill over by design.)"""
+    seen = {row.tier_seen for row in rows if row.tier_seen is not None}
+    strays = sorted(types for types in seen if types != "E")
+    if key.tier != "efficiency" or not strays:
+        return []
+    return [f"meant for E cores, ran on {' and '.join(strays)}"]
 
 
 def _starved(rows: Sequence[Row]) -> str | None:

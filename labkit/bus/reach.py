@@ -75,7 +75,7 @@ def _verdict(
     """The headline's verdict: its own, and what the rest of the run says about it."""
     if run.header.kind == "published" and best is not None:
         return best.verdict
-    around = _partial(run) + _state(run) + _pages(run)
+    around = _partial(run) + _state(run) + _memory_and_code(run)
     if best is None:
         reasons = sorted({reason for s in curve for reason in s.verdict.reasons}) or ["no read rate was measured"]
         return Verdict("refused", (*reasons, *around))
@@ -153,11 +153,14 @@ def _state(run: Run) -> list[str]:
     return reasons
 
 
-def _pages(run: Run) -> list[str]:
+def _memory_and_code(run: Run) -> list[str]:
+    reasons = []
     share = run.header.parameters.get("huge_page_share")
     if isinstance(share, float) and share < 0.9:
-        return [f"only {share:.0%} of the buffer lies on huge pages: plain pages read slower"]
-    return []
+        reasons.append(f"only {share:.0%} of the buffer lies on huge pages: plain pages read slower")
+    if without := run.header.parameters.get("without"):
+        reasons.append(str(without))
+    return reasons
 
 
 def table(reach: Reach) -> "pandas.DataFrame":

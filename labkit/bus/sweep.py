@@ -10,7 +10,7 @@ import msgspec
 from labkit import machine, protocol, source
 from labkit.bus import gates, gpu, kernels, memory, placement, plan
 from labkit.bus.plan import Point
-from labkit.errors import BadInput, Refused
+from labkit.errors import BadInput, NotAvailable, Refused
 from labkit.records import Code, Header, Row, new_run_id, utc_now
 from labkit.windows import Engine, Window, now_ns, together
 
@@ -35,6 +35,10 @@ QUICK = Settings(quick=True, window_s=0.1, budget_s=40.0, quiet_s=3.0)
 """Under a minute on any machine: the main core tier alone, shorter windows."""
 
 
+Progress = Callable[[str, int, int], None]
+"""Called before each window with what is measured, the windows done and the windows of the repeats planned."""
+
+
 class Measured(msgspec.Struct, frozen=True):
     """A finished or interrupted sweep, ready to be written."""
 
@@ -44,41 +48,83 @@ class Measured(msgspec.Struct, frozen=True):
     reason: str | None = None  # why it is partial
 
 
-Progress = Callable[[str, int, int], None]
-"""Called before each window with what is measured, the windows done and the windows of the repeats planned."""
+class Prepared(msgspec.Struct, frozen=True):
+    """A sweep that can be taken: everything that a user can get wrong is settled."""
+
+    settings: Settings
+    here: machine.Machine
+    tiers: tuple[placement.Tier, ...]
+    counts: tuple[int, ...]  # threads on the main tier
+    footprint: int
+    operand: int | None  # bytes of a GPU operand; None: no GPU
+    compiled: kernels.Kernels | None
+    without: str | None  # why the compiled kernel is not used although it was asked for
+    points: tuple[Point, ...]
+    seed: int
 
 
-def sweep(settings: Settings, progress: Progress = lambda what, done, planned: None) -> Measured:
-    """Measure this machine. Raises Refused, NotAvailable, BadInput; Ctrl-C gives what whole repeats there are.
-
-    The caller holds the machine's measuring lock and writes the result.
-    """
+def prepare(settings: Settings) -> Prepared:
+    """Work out what to measure. Touches nothing. Raises BadInput, NotAvailable, Refused (too little memory)."""
     unknown = set(settings.kernels) - set(KERNELS)
     if unknown or not settings.kernels:
         raise BadInput(f"--kernels {','.join(settings.kernels)}: choose from {', '.join(KERNELS)}")
+    names, compiled, without = _kernels(settings.kernels)
     here = machine.describe(settings.peak_gbs)
-    progress("waiting for a quiet machine", 0, 0)
-    before, unquiet = protocol.wait_until_quiet(settings.quiet_s)
     tiers = placement.tiers(here)
     counts = placement.thread_counts(tiers[0], settings.threads)
-    footprint = memory.footprint(here.last_level_bytes.value, here.memory_limit_bytes.value, max(counts))
-    with_gpu = gpu.available() if settings.gpu is None else settings.gpu
+    limit = here.memory_limit_bytes.value
+    footprint = memory.footprint(here.last_level_bytes.value, limit, max(counts))
     points = plan.points(
         tiers,
         footprint=footprint,
-        kernels=settings.kernels,
+        kernels=names,
         l2_bytes=here.tiers[0].l2_bytes,
         threads=settings.threads,
         quick=settings.quick,
     )
-    seed = secrets.randbits(32) if settings.seed is None else settings.seed
-    accelerator = None
-    if with_gpu:
-        operand = gpu.operand_bytes(here.memory_limit_bytes.value)
-        accelerator = gpu.GpuBench(operand, seed)
-        ops = tuple(gpu.OPS)
-        points += plan.gpu_points(tiers[0], counts, footprint=footprint, operand=operand, ops=ops)
-    session = Session(settings, tiers, footprint, seed, accelerator, progress, len(points))
+    operand = None
+    if gpu.available() if settings.gpu is None else settings.gpu:
+        gpu.require()
+        operand = gpu.operand_bytes(limit)
+        points += plan.gpu_points(
+            tiers[0], counts, kernel=names[0], footprint=footprint, operand=operand, ops=tuple(gpu.OPS)
+        )
+    return Prepared(
+        settings=settings,
+        here=here,
+        tiers=tuple(tiers),
+        counts=tuple(counts),
+        footprint=footprint,
+        operand=operand,
+        compiled=compiled,
+        without=without,
+        points=tuple(points),
+        seed=secrets.randbits(32) if settings.seed is None else settings.seed,
+    )
+
+
+def _kernels(asked: tuple[str, ...]) -> tuple[tuple[str, ...], kernels.Kernels | None, str | None]:
+    """The kernels to use. Where code cannot be generated (a hardened runtime) numpy's is left, and that is said."""
+    if "llvm" not in asked:
+        return asked, None, None
+    try:
+        return asked, kernels.compile_kernels(), None
+    except NotAvailable as error:
+        rest = tuple(name for name in asked if name != "llvm")
+        if not rest:
+            raise
+        return rest, None, str(error)
+
+
+def sweep(prepared: Prepared, progress: Progress) -> Measured:
+    """Measure. Ctrl-C gives what whole repeats there are. Raises Refused, ChildFailed, NotAvailable.
+
+    The caller holds the machine's measuring lock and writes the result.
+    """
+    settings, here, seed = prepared.settings, prepared.here, prepared.seed
+    progress("waiting for a quiet machine", 0, 0)
+    before, unquiet = protocol.wait_until_quiet(settings.quiet_s)
+    session = Session(prepared, progress)
     header = partial(
         Header,
         schema=1,
@@ -99,21 +145,21 @@ def sweep(settings: Settings, progress: Progress = lambda what, done, planned: N
     )
     reason = None
     try:
-        protocol.interleave(points, session.measure, seed=seed, budget_s=settings.budget_s)
+        protocol.interleave(prepared.points, session.measure, seed=seed, budget_s=settings.budget_s)
     except KeyboardInterrupt:
         reason = "interrupted"
     pages, share = memory.page_mode(session.bench.regions) if session.bench.regions else ("unknown", None)
     parameters = {
         "quick": settings.quick,
-        "threads": counts,
+        "threads": prepared.counts,
         "kernels": settings.kernels,
+        "without": prepared.without,
         "seed": seed,
         "window_s": settings.window_s,
-        "footprint_bytes": footprint,
+        "footprint_bytes": prepared.footprint,
         "pages": pages,
         "huge_page_share": share,
         "windows_lost": session.lost,
-        "cpus_seen": sorted(session.bench.cpus_seen),
     }
     rows = session.rows
     if reason:
@@ -130,26 +176,20 @@ def sweep(settings: Settings, progress: Progress = lambda what, done, planned: N
 class Session:
     """A sweep under way: takes one window at a time and keeps its rows."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        tiers: list[placement.Tier],
-        footprint: int,
-        seed: int,
-        accelerator: gpu.GpuBench | None,
-        progress: Progress,
-        points: int,
-    ) -> None:
+    def __init__(self, prepared: Prepared, progress: Progress) -> None:
         from labkit.bus.work import Bench
 
-        self.bench = Bench(kernels.compile_kernels(), partial(memory.region_bytes, footprint), seed)
+        tiers = prepared.tiers
+        self.bench = Bench(prepared.compiled, partial(memory.region_bytes, prepared.footprint), prepared.seed)
         self.rows: list[Row] = []
         self.lost = 0  # windows whose workers did not work at the same time
-        self._settings = settings
+        self._window_s = prepared.settings.window_s
         self._tiers = {tier.name: tier for tier in tiers}
-        self._accelerator = accelerator
+        # Affinity is a promise and needs no check; a QoS class is a hint and does.
+        self._core_types = machine.core_types() if any(tier.qos is not None for tier in tiers) else {}
+        self._accelerator = None if prepared.operand is None else gpu.GpuBench(prepared.operand, prepared.seed)
         self._progress = progress
-        self._planned = points * (protocol.REPEATS + 1)
+        self._planned = len(prepared.points) * (protocol.REPEATS + 1)
         self._done = 0
         self._start_ns = now_ns()
 
@@ -162,10 +202,11 @@ class Session:
             engines["cpu"] = self.bench.openers(point, self._tiers[point.tier])
         if "gpu" in (point.engine, point.beside) and self._accelerator is not None:
             engines["gpu"] = [self._accelerator.opener(point.op if point.engine == "gpu" else "sum")]
+        self.bench.cpus_seen.clear()
         wrong = self.bench.wrong, self._accelerator.wrong if self._accelerator else 0
         before = machine.counters()
         try:
-            window = together(engines, self._settings.window_s * (4 if "gpu" in engines else 1))
+            window = together(engines, self._window_s * (4 if "gpu" in engines else 1))
         except Refused:
             self.lost += 1
             return None
@@ -178,6 +219,7 @@ class Session:
             "window_s": window.seconds,
             "pressure": changed.pressure,
             "steal": changed.steal,
+            "tier_seen": machine.types_seen(self.bench.cpus_seen, self._core_types),
         }
         wrong_now = {
             "cpu": self.bench.wrong - wrong[0],
@@ -198,7 +240,7 @@ def describe(point: Point) -> str:
     return " ".join(word for word in words if word)
 
 
-def _row(point: Point, name: str, engine: Engine, repeat: int, wrong: int, evidence: dict[str, float | None]) -> Row:
+def _row(point: Point, name: str, engine: Engine, repeat: int, wrong: int, evidence: dict[str, Any]) -> Row:
     own = name == point.engine
     bytes_counted = round(engine.items)
     return Row(
@@ -225,7 +267,7 @@ def _row(point: Point, name: str, engine: Engine, repeat: int, wrong: int, evide
     )
 
 
-def _aggregate(point: Point, window: Window, repeat: int, evidence: dict[str, float | None]) -> Row:
+def _aggregate(point: Point, window: Window, repeat: int, evidence: dict[str, Any]) -> Row:
     """Both engines together. Their rates add up because both were counted in the one common window."""
     return Row(
         quantity="aggregate_bandwidth",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from labkit import lock, records
-from labkit.bus.sweep import Progress, Settings, sweep
+from labkit.bus.sweep import Progress, Settings, prepare, sweep
 from labkit.errors import Refused
 from labkit.records import Run
 
@@ -14,8 +14,9 @@ def take(settings: Settings, data_dir: Path, progress: Progress) -> Run:
     An interrupted sweep is kept as a partial run when it holds at least one whole repeat. Raises Refused when
     another measurement is running or nothing could be kept, and what sweep and records.write raise.
     """
+    prepared = prepare(settings)  # a mistake is told at once, also while another measurement is running
     with lock.measuring_lock():
-        measured = sweep(settings, progress)
+        measured = sweep(prepared, progress)
     if not measured.rows:
         raise Refused(
             f"nothing was measured ({measured.reason}): not one repeat was whole"

@@ -16,11 +16,15 @@ from labkit.windows import Opener, Step
 
 
 class Bench:
-    """The memory of a sweep, by tier and worker, and how many results were wrong."""
+    """The memory of a sweep, by tier and worker, and how many results were wrong.
 
-    def __init__(self, kernels: Kernels, footprint_of: Callable[[int], int], seed: int) -> None:
+    `region_bytes(worker)` is the size of a worker's private region. Without compiled kernels (None) only points
+    of the numpy kernel can be opened.
+    """
+
+    def __init__(self, kernels: Kernels | None, region_bytes: Callable[[int], int], seed: int) -> None:
         self._kernels = kernels
-        self._region_bytes = footprint_of
+        self._region_bytes = region_bytes
         self._seed = seed
         self._sources: dict[tuple[str, int], Region] = {}
         self._targets: dict[tuple[str, int], Region] = {}

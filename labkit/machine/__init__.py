@@ -3,6 +3,7 @@
 `from labkit.machine import describe, state`. Tables for a terminal are in labkit.machine.show.
 """
 
+from labkit.machine.clusters import core_types, types_seen
 from labkit.machine.facts import Cache, Fact, Machine, NumaNode, Tier, describe
 from labkit.machine.peak import bus_peak
 from labkit.machine.state import Counters, Delta, State, counters, delta, quiet_reasons, state
@@ -17,9 +18,11 @@ __all__ = [
     "State",
     "Tier",
     "bus_peak",
+    "core_types",
     "counters",
     "delta",
     "describe",
     "quiet_reasons",
     "state",
+    "types_seen",
 ]
