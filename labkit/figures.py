@@ -7,7 +7,6 @@ give the same bytes, so `git diff` on a figure means that something changed.
 import hashlib
 import json
 import os
-import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
@@ -79,11 +78,17 @@ def save(
 
 
 def save_table(
-    df: "pd.DataFrame", name: str, *, folder: str | Path, provenance: Provenance, caption: str = ""
+    data: "pd.DataFrame",
+    name: str,
+    *,
+    folder: str | Path,
+    provenance: Provenance,
+    table: "pd.DataFrame | None" = None,
+    caption: str = "",
 ) -> list[Path]:
-    """Write a table without a figure: NAME.csv, NAME.tex and NAME.json. Returns and raises as `save`."""
-    _check(name, df, provenance)
-    return _write(Path(folder), name, _texts(name, df, None, provenance, caption), provenance)
+    """Write NAME.csv (`data`), NAME.tex (`table`, else `data`) and NAME.json. Returns and raises as `save`."""
+    _check(name, data, provenance)
+    return _write(Path(folder), name, _texts(name, data, table, provenance, caption), provenance)
 
 
 def _check(name: str, data: "pd.DataFrame", provenance: Provenance) -> None:
@@ -160,10 +165,13 @@ def _texts(
 
 
 def _write(folder: Path, name: str, files: dict[str, bytes], provenance: Provenance) -> list[Path]:
+    from importlib.metadata import version
+
     sidecar = {
         "provenance": json.loads(_compact(provenance)),
         "sha256": {f"{name}.{end}": hashlib.sha256(content).hexdigest() for end, content in files.items()},
-        "versions": _versions(),
+        # What the bytes depend on beside the inputs: they are the same under every numpy, pandas and Python tried.
+        "versions": {"matplotlib": version("matplotlib")},
     }
     text = json.dumps(sidecar, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     return _replace_all(folder, {f"{name}.{end}": c for end, c in {**files, "json": text.encode()}.items()})
@@ -188,14 +196,6 @@ def _replace_all(folder: Path, files: dict[str, bytes]) -> list[Path]:
         for temporary in waiting.values():
             temporary.unlink(missing_ok=True)
     return list(waiting)
-
-
-def _versions() -> dict[str, str]:
-    """What the bytes of a figure depend on beside its inputs."""
-    from importlib.metadata import version
-
-    packages = {package: version(package) for package in ("matplotlib", "numpy", "pandas")}
-    return {**packages, "machine": platform.machine()}
 
 
 def _compact(provenance: Provenance) -> str:

@@ -27,10 +27,8 @@ def booktabs(df: "pd.DataFrame", *, caption: str = "", label: str = "", kinds: S
 
     Floats show three significant digits and their whole integer part; missing values show as --.
     """
-    from pandas.api.types import is_numeric_dtype
-
     df = with_index(df)
-    columns = "".join("r" if is_numeric_dtype(dtype) else "l" for dtype in df.dtypes)
+    columns = "".join("r" if _is_numbers(df[name]) else "l" for name in df.columns)
     said = [part for part in (caption.strip(), f"Kind: {', '.join(kinds)}." if kinds else "") if part]
     if len(said) == 2 and said[0][-1] not in ".?!":
         said[0] += "."
@@ -50,6 +48,14 @@ def booktabs(df: "pd.DataFrame", *, caption: str = "", label: str = "", kinds: S
     )
 
 
+def _is_numbers(column: "pd.Series") -> bool:
+    """Numbers, or text that was rounded from them for print: set flush right."""
+    from pandas.api.types import is_numeric_dtype
+
+    known = column.dropna()
+    return is_numeric_dtype(column.dtype) or bool(len(known) and known.astype(str).str.fullmatch(r"-?[\d.]+%?").all())
+
+
 def with_index(df: "pd.DataFrame") -> "pd.DataFrame":
     """A named index is data and becomes a column; an unnamed one is only row numbers."""
     return df.reset_index(drop=not any(df.index.names))
@@ -57,8 +63,9 @@ def with_index(df: "pd.DataFrame") -> "pd.DataFrame":
 
 def _cell(value: Any) -> str:
     import numpy as np
+    import pandas as pd
 
-    if value is None or value != value or type(value).__name__ == "NAType":
+    if pd.isna(value):
         return _MISSING
     if isinstance(value, float | np.floating):
         return _number(float(value))

@@ -164,29 +164,39 @@ class Session:
 
     def save_table(
         self,
-        table: "pd.DataFrame",
+        data: "pd.DataFrame",
         name: str,
         *,
+        table: "pd.DataFrame | None" = None,
         caption: str = "",
         of: "pd.DataFrame | None" = None,
         kinds: Sequence[str] = (),
         run_ids: Sequence[str] = (),
     ) -> None:
-        """Save a table without a figure; otherwise as `save`."""
+        """Save data and a table (default: headings.for_paper of them) without a figure; otherwise as `save`."""
         from labkit import figures
+        from labkit.headings import for_paper
 
-        provenance = self._provenance(name, table if of is None else of, kinds, run_ids)
-        self._note(figures.save_table(table, name, folder=self.figures_dir, provenance=provenance, caption=caption))
+        provenance = self._provenance(name, data if of is None else of, kinds, run_ids)
+        table = for_paper(data) if table is None else table
+        self._note(
+            figures.save_table(data, name, folder=self.figures_dir, provenance=provenance, table=table, caption=caption)
+        )
 
     def figure(
-        self, name: str, draw: "Callable[[], Figure]", *, data: "pd.DataFrame", caption: str = "", **more: Sequence[str]
+        self, name: str, draw: "Callable[[pd.DataFrame], Figure]", data: "pd.DataFrame", *, caption: str
     ) -> None:
-        """Draw and save a figure, or say that there are no data for it: nothing empty is drawn, nothing left out
-        without a word. Raises what `save` raises."""
+        """Save `draw(data)`, the data, and the table that a paper prints of them (headings.for_paper).
+
+        Where there are no data, say so: nothing empty is drawn, and nothing is left out without a word. Raises
+        what `save` raises.
+        """
+        from labkit.headings import for_paper
+
         if data.empty:
             print(f"{name}: no figure, because no data of {self.chip} belong in it")
             return
-        self.save(draw(), name, data=data, caption=caption, **more)
+        self.save(draw(data), name, data=data, table=for_paper(data), caption=caption)
 
     def finish(self) -> None:
         """Mark the notebook's end and list what was saved. The batch counts no notebook as done without this."""

@@ -114,7 +114,7 @@ def test_a_figure_is_saved_in_the_papers_style(here):
 
 def test_a_figure_without_data_is_not_drawn_and_that_is_said(here, capsys):
     lab = notebook.enter("20_reach", **ENTRY)
-    lab.figure("reach", pytest.fail, data=lab.records.frame.head(0))
+    lab.figure("reach", pytest.fail, lab.records.frame.head(0), caption="Reach")
     assert capsys.readouterr().out == "reach: no figure, because no data of Apple M4 Pro belong in it\n"
     assert lab.saved == []
 

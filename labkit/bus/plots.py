@@ -34,7 +34,7 @@ def plot_curve(frame: "DataFrame") -> "Figure":
         for peak in frame["bus_peak_gb_per_s"].dropna().unique():
             _peak(ax, peak)
     _threads(ax, frame)
-    ax.set_ylabel("CPU read bandwidth (GB/s)")
+    ax.set_ylabel("CPU reads (GB/s)")
     ax.set_ylim(bottom=0)
     ax.margins(y=0.12)
     ax.legend()
@@ -51,7 +51,7 @@ def plot_share(frame: "DataFrame") -> "Figure":
     for i, ((chip, machine), part) in enumerate(_strongest_first(frame, ["chip", "machine"])):
         _line(ax, part, "share", names[chip, machine], i)
     _threads(ax, frame)
-    ax.set_ylabel("share of the memory bus")
+    ax.set_ylabel("share of the bus")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.set_ylim(0, 1)
     ax.legend()
@@ -98,7 +98,7 @@ def plot_stores(frame: "DataFrame") -> "Figure":
     )
     _whiskers(ax, places, part)
     ax.set_xticks(places, [f"{op}\n{stores}" for op, stores in zip(part["op"], part["stores"], strict=True)])
-    ax.set_ylabel(f"bandwidth, {int(part['threads'].iloc[0])} threads (GB/s)")
+    ax.set_ylabel(f"GB/s, {int(part['threads'].iloc[0])} threads")
     ax.set_ylim(top=float((part["gb_per_s"] + extra).max()) * 1.35)
     ax.legend(loc="upper left")
     label_kind(fig, (*kinds_of(part), "model"), _trust(part))
@@ -118,9 +118,11 @@ def plot_engines(frame: "DataFrame") -> "Figure":
     back = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     for place, rate, share in zip(places, frame["gb_per_s"], frame["share"], strict=True):
         text = f"{rate:.1f}" + (f" ({share:.0%})" if share == share and share is not None else "")
-        ax.annotate(text, (rate, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=6, bbox=back)
+        ax.annotate(
+            text, (rate, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=6, bbox=back, zorder=3
+        )
     if peak is not None:
-        ax.axvline(peak, color="#444444", linewidth=0.8, linestyle=(0, (2, 2)))
+        ax.axvline(peak, color="#444444", linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
         ax.annotate(
             f"peak {peak:g}",
             (peak, 1),
