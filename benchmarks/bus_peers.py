@@ -17,8 +17,8 @@ from benchmarks import likwid, report
 from labkit import lock, machine, protocol, stats
 from labkit.bus import gates, memory, placement
 from labkit.bus.kernels import WORD, compile_kernels
-from labkit.bus.plan import Point
 from labkit.bus.placement import Tier
+from labkit.bus.plan import Point
 from labkit.bus.work import Bench
 from labkit.errors import NotAvailable, Refused
 from labkit.machine.state import BUSY_OTHERS_LIMIT, own_cpu_seconds

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from labkit.errors import LabkitError
@@ -22,27 +23,42 @@ def write(path: Path, content: bytes) -> Path:
     The content goes to a hidden file beside `path`, is synced, and takes its name in one step. A process that
     is killed can leave the hidden file; the next write into the folder removes it. Raises CannotWrite.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    write_all({path: content})
+    return path
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """Put every content at its path. All are written in full before the first takes its name, in the given order.
+
+    So a full disk leaves every earlier file as it was. A kill between two renames can leave new beside old: let
+    the last file vouch for the others. Raises CannotWrite.
+    """
+    hidden = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
+    path = next(iter(files))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path.parent)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
+        for folder in dict.fromkeys(path.parent for path in files):
+            folder.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(folder)
+        for path, content in files.items():
+            with open(hidden[path], "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, temporary in hidden.items():
+            os.replace(temporary, path)
+        for folder in dict.fromkeys(path.parent for path in files):
+            _sync_folder(folder)
     except OSError as error:
         what = "no space left" if error.errno in FULL else (error.strerror or str(error))
         raise CannotWrite(
-            f"could not write {path.name} ({len(content)} bytes) in {path.parent}: {what}; "
+            f"could not write {path.name} ({len(files[path])} bytes) in {path.parent}: {what}; "
             "nothing that stood there before was changed"
         ) from error
     finally:
         # Gone after a rename; still there after any failure, Ctrl-C included.
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-    return path
+        for temporary in hidden.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

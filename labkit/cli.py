@@ -138,21 +138,24 @@ def run(
     given = dict(_assignment(text) for text in parameter or [])
     data = data_dir or project.root() / "data"
     figures = figures_dir or project.root() / "figures"
-    measured = None
+    measured: Run | LabkitError | None = None
     if measure:
         from msgspec.structs import replace
 
         from labkit.bus.sweep import QUICK
 
-        measured = _measure(replace(QUICK, peak_gbs=peak_gbs), data)
+        try:
+            measured = _measure(replace(QUICK, peak_gbs=peak_gbs), data)
+        except LabkitError as error:
+            measured = error  # the figures of what is known already are drawn all the same
     report = batch.run(
         notebook, chip, data_dir=data.resolve(), figures_dir=figures.resolve(), parameters=given, jobs=jobs, force=force
     )
-    from labkit.findings import closing_lines
+    from labkit.closing import closing_lines
 
     for line in closing_lines(data, figures, report, measured):
         print(line)
-    raise typer.Exit(report.exit_code)
+    raise typer.Exit(measured.exit_code if isinstance(measured, LabkitError) else report.exit_code)
 
 
 def _measure(settings: "Settings", data_dir: Path | None) -> "Run":

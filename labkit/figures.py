@@ -6,7 +6,6 @@ give the same bytes, so `git diff` on a figure means that something changed.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
@@ -174,28 +173,10 @@ def _write(folder: Path, name: str, files: dict[str, bytes], provenance: Provena
         "versions": {"matplotlib": version("matplotlib")},
     }
     text = json.dumps(sidecar, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    return _replace_all(folder, {f"{name}.{end}": c for end, c in {**files, "json": text.encode()}.items()})
-
-
-def _replace_all(folder: Path, files: dict[str, bytes]) -> list[Path]:
-    """Write every file aside, then let all take their names: a full disk leaves the earlier set as it was.
-
-    The sidecar comes last and holds the others' hashes, so a kill between two renames can be found out.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot make the folder {folder}: {error.strerror}") from None
-    waiting = {folder / file: folder / f".{file}.{os.getpid()}.tmp" for file in files}
-    try:
-        for temporary, content in zip(waiting.values(), files.values(), strict=True):
-            atomic.write(temporary, content)
-        for path, temporary in waiting.items():
-            os.replace(temporary, path)
-    finally:
-        for temporary in waiting.values():
-            temporary.unlink(missing_ok=True)
-    return list(waiting)
+    # The sidecar comes last and holds the others' hashes: a kill between two renames can be found out.
+    named = {folder / f"{name}.{end}": content for end, content in {**files, "json": text.encode()}.items()}
+    atomic.write_all(named)
+    return list(named)
 
 
 def _compact(provenance: Provenance) -> str:

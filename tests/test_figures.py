@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit import figures
+from labkit import atomic, figures
 from labkit.errors import BadInput, Refused
 from labkit.latex import booktabs, escape
 
@@ -302,7 +302,7 @@ def test_provenance_with_a_path_or_without_a_json_form_is_refused(tmp_path, valu
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(BadInput, match="cannot make the folder"):
+    with pytest.raises(atomic.CannotWrite, match=r"could not write reach.pdf .* in .*deeper: Not a directory"):
         saved(tmp_path / "file" / "deeper")
 
 
@@ -374,7 +374,7 @@ def linear(color):
 
 
 def lab(rgb):
-    to_xyz = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]])  # fmt: skip  # noqa: E501
+    to_xyz = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]])  # fmt: skip
     x, y, z = np.cbrt(np.clip(to_xyz @ rgb / [0.95047, 1, 1.08883], 1e-9, None))
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 

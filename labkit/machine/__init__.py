@@ -4,7 +4,8 @@
 """
 
 from labkit.machine.clusters import core_types, types_seen
-from labkit.machine.facts import Cache, Fact, Machine, NumaNode, Tier, describe
+from labkit.machine.facts import Cache, Fact, Machine, NumaNode, Tier
+from labkit.machine.here import describe
 from labkit.machine.peak import bus_peak
 from labkit.machine.state import Counters, Delta, State, counters, delta, quiet_reasons, state
 

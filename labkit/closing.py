@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING
 from labkit import records
 from labkit.bus.reach import Reach, analyse
 from labkit.bus.show import sentence
+from labkit.errors import LabkitError
 from labkit.records import Run
 
 if TYPE_CHECKING:
     from labkit.batch import Report
 
 
-def closing_lines(data_dir: Path, figures_dir: Path, report: "Report", measured: Run | None) -> list[str]:
-    """What a reader wants to know last. `measured` is this invocation's own run, None when it took none."""
+def closing_lines(data_dir: Path, figures_dir: Path, report: "Report", measured: Run | LabkitError | None) -> list[str]:
+    """What a reader wants to know last. `measured` is this invocation's own run, or why there is none, or None."""
     runs, _ = records.read_all(data_dir)
-    lines = [f"Measured: {sentence(analyse(measured))}"] if measured else []
+    lines = []
+    if measured is not None:
+        found = f"nothing, {measured}" if isinstance(measured, LabkitError) else sentence(analyse(measured))
+        lines.append(f"Measured: {found}")
     lines.append(f"Published: {'; '.join(_published(runs)) or 'no data'}.")
     counts = {status: sum(result.status == status for result in report.results) for status in _STATUSES}
     folders = sorted({result.chip for result in report.results})
