@@ -7,8 +7,8 @@ help: ## this list
 run: .venv/.stamp ## measure this machine (about a minute), then draw every figure
 	@$(BIN)/labkit run --measure
 
-paper: .venv/.stamp ## draw every figure from the data at hand; measures nothing
-	@$(BIN)/labkit run
+paper: .venv/.stamp ## draw the committed figures again, from the published data alone
+	@$(BIN)/labkit run --data-dir data/reference --figures-dir figures/published
 
 test: .venv/.stamp ## what CI runs: ruff, then every test
 	$(BIN)/ruff check

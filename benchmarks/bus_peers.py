@@ -5,12 +5,13 @@ pinned threads, each its own first-touched part, for the same time. numpy reads 
 """
 
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import cycle
 
 import msgspec
+from rich.table import Table
 from rich.text import Text
 
 from benchmarks import likwid, report
@@ -51,47 +52,56 @@ class Outcome(msgspec.Struct, frozen=True):
     """All contestants at one thread count."""
 
     threads: int
-    rates: dict[str, list[float]]  # by contestant, over the repeats that count, in the repeats' order
-    taken: int
-    dropped: dict[str, int]  # repeats by why they do not count
+    readings: dict[str, dict[int, Reading]]  # by contestant and repeat
+
+    def rates(self, name: str) -> list[float]:
+        """GB/s of one contestant over its own repeats that count."""
+        return [reading.rate_gbs for _, reading in sorted(self.readings[name].items()) if not reading.starved]
+
+    def own(self, name: str) -> stats.Summary | None:
+        """Its rates in numbers; None when no repeat counts."""
+        rates = self.rates(name)
+        return stats.summarise(rates) if rates else None
 
     def ratio(self, peer: str) -> stats.Summary | None:
-        """labkit / peer, each ratio within one repeat; None without a repeat that counts."""
-        pairs = list(zip(self.rates[LABKIT], self.rates[peer], strict=True))
+        """labkit / peer within each repeat in which both had their cores; None without one.
+
+        Not all contestants must have had them: on a shared machine hardly a repeat would be left, and whether a
+        third one was disturbed says nothing about these two.
+        """
+        ours, theirs = self.readings[LABKIT], self.readings[peer]
+        both = [repeat for repeat in sorted(ours) if repeat in theirs]
+        pairs = [
+            (ours[repeat].rate_gbs, theirs[repeat].rate_gbs)
+            for repeat in both
+            if not ours[repeat].starved and not theirs[repeat].starved
+        ]
         return stats.paired_ratio(pairs) if pairs else None
+
+    @property
+    def taken(self) -> int:
+        """Repeats visited."""
+        return max(len(repeats) for repeats in self.readings.values())
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """Readings that do not count, by why."""
+        every = (reading for repeats in self.readings.values() for reading in repeats.values())
+        return Counter(reading.starved for reading in every if reading.starved)
 
     @property
     def best_peer(self) -> str | None:
         """The peer with the highest median."""
-        peers = {name: stats.summarise(rates).median for name, rates in self.rates.items() if rates and name != LABKIT}
-        return max(peers, key=peers.__getitem__, default=None)
+        medians = {name: own.median for name in self.readings if name != LABKIT and (own := self.own(name))}
+        return max(medians, key=medians.__getitem__, default=None)
 
 
 def outcomes(readings: Mapping[tuple[Key, int], Reading]) -> list[Outcome]:
-    """Group by thread count. `readings` are by contestant and repeat.
-
-    A repeat counts at a thread count when all its contestants had their cores there: a ratio of a free run to a
-    starved one would be about the neighbours.
-    """
-    grouped: dict[int, dict[int, dict[str, Reading]]] = defaultdict(lambda: defaultdict(dict))
+    """Group readings, which are by contestant and repeat, by thread count."""
+    grouped: dict[int, dict[str, dict[int, Reading]]] = defaultdict(lambda: defaultdict(dict))
     for ((threads, name), repeat), reading in readings.items():
-        grouped[threads][repeat][name] = reading
-    found = []
-    for threads, repeats in sorted(grouped.items()):
-        names = list(dict.fromkeys(name for visited in repeats.values() for name in visited))
-        rates: dict[str, list[float]] = {name: [] for name in names}
-        dropped: dict[str, int] = defaultdict(int)
-        for _, visited in sorted(repeats.items()):
-            reasons = [reading.starved for reading in visited.values() if reading.starved]
-            if len(visited) < len(names):
-                reasons.append("not all contestants were measured")
-            if reasons:
-                dropped[reasons[0]] += 1
-                continue
-            for name, reading in visited.items():
-                rates[name].append(reading.rate_gbs)
-        found.append(Outcome(threads, rates, len(repeats), dict(dropped)))
-    return found
+        grouped[threads][name][repeat] = reading
+    return [Outcome(threads, dict(by_name)) for threads, by_name in sorted(grouped.items())]
 
 
 class Field:
@@ -148,7 +158,7 @@ class Field:
     def _likwid(self, threads: int, stride: int) -> Contestant:
         """Iterations are chosen so that the timed phase lasts a window; the runs for that find out about pages."""
         few = likwid.command(self.footprint, threads, 4, stride)
-        printed = likwid.run(few).printed
+        printed = likwid.run(few, threads).printed
         share = likwid.huge_page_share(few)
         pages = "unknown pages" if share is None else f"{share:.0%} of its memory on huge pages"
         self.notes.append(f"{likwid.PROGRAM} with {threads} threads: CPUs {_list(printed.cpus)}, {pages}")
@@ -159,8 +169,8 @@ class Field:
         arguments = likwid.command(self.footprint, threads, iterations, stride)
 
         def read() -> tuple[float, float | None]:
-            ran = likwid.run(arguments)
-            return ran.printed.rate_gbs, None if ran.waited is None else 1 - ran.waited
+            ran = likwid.run(arguments, threads)
+            return ran.printed.rate_gbs, ran.cpu_share
 
         return read
 
@@ -244,7 +254,7 @@ def main() -> None:
         say(note)
     found = outcomes(field.readings)
     say(
-        f"{memory_size(footprint)} read for {WINDOW_S:g} s a turn; {max(o.taken for o in found)} repeats, seed {seed}; "
+        f"{memory_size(footprint)} read for {WINDOW_S:g} s a turn; {max(each.taken for each in found)} repeats, seed {seed}; "
         "95 % intervals of medians\n"
     )
     for outcome in found:
@@ -262,48 +272,37 @@ def memory_size(size: int) -> str:
     return binary_size(size)
 
 
-def _table(outcome: Outcome) -> object:
+def _table(outcome: Outcome) -> Table:
     rows = []
-    for name, rates in outcome.rates.items():
-        if not rates:
-            rows.append([name, "-", "-", "-", "-", "-", "-"])
-            continue
-        own, ratio = stats.summarise(rates), outcome.ratio(name) if name != LABKIT else None
-        rows.append(
-            [
-                name,
-                f"{own.median:.1f}",
-                report.interval(own),
-                f"{own.best:.1f}",
-                f"{own.spread:.0%}",
-                f"{ratio.median:.3f}" if ratio else "",
-                report.interval(ratio, 3) if ratio else "",
-            ]
+    for name in outcome.readings:
+        own, ratio = outcome.own(name), outcome.ratio(name) if name != LABKIT else None
+        valid = f"{own.n if own else 0}/{outcome.taken}"
+        numbers = (
+            [f"{own.median:.1f}", report.interval(own), f"{own.best:.1f}", f"{own.spread:.0%}"] if own else ["-"] * 4
         )
-    columns = ("contestant", "GB/s", "interval", "best", "spread", "labkit / it", "interval")
+        against = [f"{ratio.median:.3f}", report.interval(ratio, 3)] if ratio else ["", ""]
+        rows.append([name, *numbers, valid, *against])
+    columns = ("contestant", "GB/s", "interval", "best", "spread", "valid", "labkit/it", "interval")
     title = f"{outcome.threads} thread{'s' if outcome.threads > 1 else ''}"
-    return report.table(title, columns, rows, numbers=(1, 2, 3, 4, 5, 6))
+    return report.table(title, columns, sorted(rows), numbers=range(1, 8))
 
 
 def verdict_lines(outcome: Outcome) -> list[str]:
-    """What counts and what does not, then whether the target holds."""
-    valid = len(outcome.rates[LABKIT])
-    reasons = ", ".join(f"{number} because {reason}" for reason, number in outcome.dropped.items())
-    lines = [f"{valid} of {outcome.taken} repeats count" + (f"; dropped for all: {reasons}" if reasons else "")]
+    """What was dropped, then whether the target holds."""
+    dropped = [f"{number} because {reason}" for reason, number in outcome.dropped.most_common()]
+    lines = [f"Dropped readings: {'; '.join(dropped)}"] if dropped else []
     peer = outcome.best_peer
-    if peer is None or valid < stats.MIN_VALID:
-        busy = f"only {valid} repeats count, {stats.MIN_VALID} needed: the machine was busy"
-        return [*lines, f"Verdict: {report.UNKNOWN} ({busy})"]
-    ratio = outcome.ratio(peer)
-    said = report.at_least(ratio, TARGET)
-    # By construction there is a ratio where repeats count.
-    assert ratio is not None
-    medians = stats.summarise(outcome.rates[LABKIT]).median / stats.summarise(outcome.rates[peer]).median
+    ratio = None if peer is None else outcome.ratio(peer)
+    if peer is None or ratio is None or ratio.n < stats.MIN_VALID:
+        return [*lines, f"Verdict: {report.UNKNOWN}: fewer than {stats.MIN_VALID} repeats count (busy machine)"]
+    best, own = outcome.own(peer), outcome.own(LABKIT)
+    assert best is not None  # where there is a ratio there are rates
+    assert own is not None
     lines.append(
-        f"Verdict: labkit reads {ratio.median:.3f} x the best peer, {peer} (ratio of medians {medians:.3f}); "
-        f"target {TARGET:g}: {said}"
+        f"Verdict: labkit / best peer ({peer}) = {ratio.median:.3f} ({report.interval(ratio, 3)}, {ratio.n} pairs); "
+        f"ratio of medians {own.median / best.median:.3f}; target {TARGET:g}: {report.at_least(ratio, TARGET)}"
     )
-    modes = [name for name, rates in outcome.rates.items() if stats.modes(rates)]
+    modes = [name for name in outcome.readings if stats.modes(outcome.rates(name))]
     if modes:
-        lines.append(f"Two modes: {', '.join(modes)}: their medians describe neither; the ratios within repeats do")
+        lines.append(f"Two modes ({', '.join(modes)}): no median describes them; the ratios within repeats hold")
     return lines

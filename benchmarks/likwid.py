@@ -2,15 +2,16 @@
 
 import os
 import re
+import select
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from labkit import machine
 from labkit.errors import ChildFailed
 
 PROGRAM = "likwid-bench"
@@ -19,6 +20,8 @@ TEST = "load_avx"
 # glibc 2.35 and later. Its arrays lie on plain pages otherwise, and are read a quarter slower.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 TIMEOUT_S = 120
+POLL_S = 0.1
+CLEANING_S = 0.25
 
 
 class Printed(msgspec.Struct, frozen=True):
@@ -34,7 +37,7 @@ class Ran(msgspec.Struct, frozen=True):
     """One run, with what is known about its share of the cores."""
 
     printed: Printed
-    waited: float | None  # at most this share of its timed phase was spent waiting for a core; None: not known
+    cpu_share: float | None  # CPU time / wall time of its threads in the timed phase; None: not known
 
 
 def missing() -> str | None:
@@ -75,20 +78,48 @@ def parse(text: str) -> Printed:
     return Printed(seconds, volume, rate, cpus)
 
 
-def run(arguments: list[str], environment: Mapping[str, str] = HUGE_PAGES) -> Ran:
-    """Run it, alone and unwatched: looking at it from another process would take a core from it.
-
-    Linux's pressure counter says how long some task, anywhere, waited for a core while the process lived. None of
-    its threads can have waited longer, and at worst all of that fell into the timed phase.
-    Raises ChildFailed when it fails or does not end.
-    """
-    before = machine.counters()
+def run(arguments: list[str], threads: int, environment: Mapping[str, str] = HUGE_PAGES) -> Ran:
+    """Run it. Raises ChildFailed when it fails or does not end."""
+    looks: list[tuple[float, float]] = []
     with _started(arguments, environment) as process:
+        if sys.platform == "linux":
+            looks = _looks(process.pid)
         text = _ended(process)
-    changed = machine.delta(before, machine.counters())
     printed = parse(text)
-    waited = None if changed.pressure is None else changed.pressure * changed.seconds / printed.seconds
-    return Ran(printed, waited)
+    return Ran(printed, cpu_share(looks, time.monotonic(), printed.seconds, threads))
+
+
+def _looks(pid: int) -> list[tuple[float, float]]:
+    """(when, CPU seconds so far) of another process every POLL_S until it ends, at almost no cost to it.
+
+    Reading its threads' files in /proc took 0.7 % of a core from it, and subprocess's own waiting wakes up often.
+    """
+    looks = []
+    clock = (~pid << 3) | 2  # what clock_getcpuclockid gives: the kernel's clock of that process's CPU time
+    ended = os.pidfd_open(pid)
+    try:
+        while not select.select([ended], [], [], POLL_S)[0]:
+            looks.append((time.monotonic(), time.clock_gettime(clock)))
+    except OSError:
+        pass  # it ended between the two calls
+    finally:
+        os.close(ended)
+    return looks
+
+
+def cpu_share(looks: Sequence[tuple[float, float]], end: float, seconds: float, threads: int) -> float | None:
+    """CPU time / wall time of `threads` threads in the timed phase, the last `seconds` before it cleans up and ends.
+
+    `looks`: (when, CPU seconds of the whole process so far). How long the cleaning takes is not known, so of the
+    stretches that may be the phase the one with the most CPU time is taken. None when it was not looked at enough.
+    """
+    shares = []
+    for last, (until, after) in enumerate(looks):
+        earlier = [(when, used) for when, used in looks[:last] if seconds / 2 <= until - when <= seconds]
+        if end - until <= CLEANING_S and earlier:
+            since, before = earlier[0]
+            shares.append((after - before) / (until - since) / threads)
+    return min(1.0, max(shares)) if shares else None
 
 
 def huge_page_share(arguments: list[str], environment: Mapping[str, str] = HUGE_PAGES) -> float | None:

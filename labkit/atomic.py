@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +35,7 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     the last file vouch for the others. Raises CannotWrite.
     """
     hidden = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
-    path = next(iter(files))
+    path, renamed = next(iter(files)), []
     try:
         for folder in dict.fromkeys(path.parent for path in files):
             folder.mkdir(parents=True, exist_ok=True)
@@ -43,16 +44,19 @@ def write_all(files: Mapping[Path, bytes]) -> None:
             with open(hidden[path], "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
+                _sync(file.fileno())
         for path, temporary in hidden.items():
             os.replace(temporary, path)
+            renamed.append(path.name)
         for folder in dict.fromkeys(path.parent for path in files):
             _sync_folder(folder)
     except OSError as error:
         what = "no space left" if error.errno in FULL else (error.strerror or str(error))
+        changed = (
+            f"already in place: {', '.join(renamed)}" if renamed else "nothing that stood there before was changed"
+        )
         raise CannotWrite(
-            f"could not write {path.name} ({len(files[path])} bytes) in {path.parent}: {what}; "
-            "nothing that stood there before was changed"
+            f"could not write {path.name} ({len(files[path])} bytes) in {path.parent}: {what}; {changed}"
         ) from error
     finally:
         # Gone after a rename; still there after any failure, Ctrl-C included.
@@ -65,9 +69,20 @@ def _sync_folder(folder: Path) -> None:
     """A rename is only durable once the folder itself is."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        _sync(handle)
     finally:
         os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    """To the medium itself: macOS's fsync only reaches the drive's own cache."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        # Not every file system knows it; the plain way is the next best.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(handle, full)
+            return
+    os.fsync(handle)
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -10,7 +10,7 @@ from labkit import __version__
 from labkit.errors import BadInput, LabkitError
 
 if TYPE_CHECKING:
-    from labkit.bus.sweep import Settings
+    from labkit.bus.prepare import Settings
     from labkit.records import Run
 
 app = typer.Typer(
@@ -33,9 +33,10 @@ def main() -> None:
     except LabkitError as error:
         print(f"labkit: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("labkit: interrupted", file=sys.stderr)
-        sys.exit(130)
+    except OSError as error:
+        # The system refused something that nobody foresaw: still a sentence.
+        print(f"labkit: {error.strerror or error}: {error.filename or 'no file named'}", file=sys.stderr)
+        sys.exit(3)
 
 
 def _version(asked: bool) -> None:
@@ -80,7 +81,10 @@ def bus(
     kernels: Annotated[str, typer.Option(help="Read kernels to use.")] = "llvm,numpy",
     gpu: Annotated[bool | None, typer.Option(help="Also the GPU, alone and beside the CPU [default: if any].")] = None,
     budget: Annotated[
-        float | None, typer.Option(min=1, help="Seconds for all repeats [default: 600, quick 40].")
+        float | None, typer.Option(min=1, help="Seconds for all repeats [default: 600, quick 36].")
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to wait for a quiet machine [60, quick 15].")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the random order and content [default: drawn].")] = None,
     data_dir: DataDir = None,
@@ -89,7 +93,7 @@ def bus(
     """Measure which share of the memory bus the CPU cores can read, and record it. Exit 1 unless the verdict is ok."""
     from msgspec.structs import replace
 
-    from labkit.bus.sweep import QUICK, Settings
+    from labkit.bus.prepare import QUICK, Settings
 
     settings = replace(
         QUICK if quick else Settings(),
@@ -99,7 +103,11 @@ def bus(
         gpu=gpu,
         seed=seed,
     )
-    run = _measure(settings if budget is None else replace(settings, budget_s=budget), data_dir)
+    if budget is not None:
+        settings = replace(settings, budget_s=budget)
+    if wait is not None:
+        settings = replace(settings, quiet_s=wait)
+    run = _measure(settings, data_dir)
     from labkit.bus.reach import analyse
 
     reach = analyse(run)
@@ -114,8 +122,7 @@ def bus(
 
         print_reach(reach, Console())
         print(f"recorded: {run.path}")
-    if run.end is not None and run.end.status == "partial":
-        raise KeyboardInterrupt
+    _stop_if_interrupted(run)
     if reach.verdict.status != "ok":
         raise typer.Exit(1)
 
@@ -136,16 +143,19 @@ def run(
     from labkit import batch, project
 
     given = dict(_assignment(text) for text in parameter or [])
+    if peak_gbs is not None and not measure:
+        raise BadInput("--peak-gbs belongs to a measurement: add --measure")
     data = data_dir or project.root() / "data"
     figures = figures_dir or project.root() / "figures"
     measured: Run | LabkitError | None = None
     if measure:
         from msgspec.structs import replace
 
-        from labkit.bus.sweep import QUICK
+        from labkit.bus.prepare import QUICK
 
         try:
             measured = _measure(replace(QUICK, peak_gbs=peak_gbs), data)
+            _stop_if_interrupted(measured)
         except LabkitError as error:
             measured = error  # the figures of what is known already are drawn all the same
     report = batch.run(
@@ -176,6 +186,12 @@ def _measure(settings: "Settings", data_dir: Path | None) -> "Run":
                 task, description=what, completed=done, total=max(done, planned) or None
             ),
         )
+
+
+def _stop_if_interrupted(run: "Run") -> None:
+    if run.end is not None and run.end.status == "partial":
+        print(f"labkit: interrupted; what was measured is kept as partial in {run.path}", file=sys.stderr)
+        raise typer.Exit(130)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ def closing_lines(data_dir: Path, figures_dir: Path, report: "Report", measured:
         found = f"nothing, {measured}" if isinstance(measured, LabkitError) else sentence(analyse(measured))
         lines.append(f"Measured: {found}")
     lines.append(f"Published: {'; '.join(_published(runs)) or 'no data'}.")
-    counts = {status: sum(result.status == status for result in report.results) for status in _STATUSES}
+    counts = {status: report.count(status) for status in ("done", "skipped", "failed")}
     folders = sorted({result.chip for result in report.results})
     lines.append(
         f"Figures: {figures_dir} ({len(folders)} folders), notebooks "
@@ -29,9 +29,6 @@ def closing_lines(data_dir: Path, figures_dir: Path, report: "Report", measured:
         + "."
     )
     return lines
-
-
-_STATUSES = ("done", "skipped", "failed")
 
 
 def _published(runs: tuple[Run, ...]) -> list[str]:

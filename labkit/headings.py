@@ -30,7 +30,7 @@ _KNOWN: dict[str, tuple[str, str]] = {
     "verdict": ("Verdict", "{}"),
 }
 
-BESIDE = {"machine", "run_id", "reasons", "kernel", "n", "taken"}
+BESIDE = {"machine", "run_id", "reasons", "kernel", "n", "taken", "run_verdict", "earlier_runs"}
 """What stays in the data (CSV) beside the table."""
 
 

@@ -19,7 +19,9 @@ def root(start: Path | None = None) -> Path:
     for folder in (start, *start.parents, PACKAGE.parent):
         if (folder / "data" / "reference" / "chips.csv").is_file():
             return folder
-    raise BadInput(f"no labkit project at or above {start}: go to a folder that holds data/reference, or pass data_dir")
+    raise BadInput(
+        f"no labkit project at or above {start}: go to a clone of labkit, which holds notebooks/ and data/reference"
+    )
 
 
 def reference_dir() -> Path:

@@ -53,7 +53,7 @@ def interleave(
             break
         # The next round takes about as long as this one: stop before the budget, not after it.
         over = budget_s is not None and (clock() - start) + (clock() - began) > budget_s
-        if over and (taken >= repeats or taken >= stats.MIN_VALID):
+        if over and taken >= stats.MIN_VALID:
             break
     return values
 
@@ -117,9 +117,10 @@ class Soak(msgspec.Struct, frozen=True):
     minimum: float
     minimum_at_s: float
     plateau: float  # mean of the last quarter of the windows, at least two
+    start: "State"  # the machine when it began: a warm start hides the step down that a cold one shows
 
 
-def soak(step: Step, *, seconds: float, window: float) -> Soak:
+def soak(step: Step, *, seconds: float, window: float, clock_ns: Callable[[], int] = now_ns) -> Soak:
     """Call `step` for `seconds` and count its items in consecutive windows of `window` seconds.
 
     A window ends with the call that crosses its border and is divided by its true length, so no time is lost
@@ -128,14 +129,17 @@ def soak(step: Step, *, seconds: float, window: float) -> Soak:
     count = int(seconds / window + 1e-9)
     if count < 2:
         raise ValueError(f"{seconds} s hold fewer than two windows of {window} s")
+    from labkit import machine
+
+    start = machine.state()
     rates, starts = [], []
-    origin = begin = now_ns()
+    origin = begin = clock_ns()
     for number in range(1, count + 1):
         border = origin + int(number * window * 1e9)
         items = 0
         while True:
             items += step()
-            end = now_ns()
+            end = clock_ns()
             if end >= border:
                 break
         rates.append(items / ((end - begin) / 1e9))
@@ -152,4 +156,5 @@ def soak(step: Step, *, seconds: float, window: float) -> Soak:
         minimum=rates[lowest],
         minimum_at_s=starts[lowest],
         plateau=sum(tail) / len(tail),
+        start=start,
     )

@@ -9,6 +9,8 @@ import msgspec
 CONFIDENCE = 0.95
 MIN_VALID = 6
 """Fewer valid repeats than this give no verdict: the 95 % interval of a median needs six values."""
+MIN_SHARE = 0.8
+"""With a larger part of the repeats lost, those that are left are a selection and not a sample."""
 MAX_SPREAD = 0.20
 MODE_GAP = 0.15
 MODE_MEMBERS = 2
@@ -104,12 +106,15 @@ def summarise(values: Sequence[float]) -> Summary:
 def judge(summary: Summary | None, *, taken: int, flags: Sequence[str] = ()) -> Verdict:
     """The verdict over a series: `summary` of its valid values, `taken` repeats in all, `flags` from the gates.
 
-    Refused without MIN_VALID valid values; unreliable for a wide spread, two modes, or any flag; else ok.
+    Refused without MIN_VALID valid values; unreliable for lost repeats, a wide spread, two modes, or any flag;
+    else ok.
     """
     valid = summary.n if summary else 0
     if summary is None or valid < MIN_VALID:
         return Verdict("refused", (f"only {valid} of {taken} repeats valid, {MIN_VALID} needed", *flags))
     reasons = list(flags)
+    if valid < MIN_SHARE * taken:
+        reasons.append(f"only {valid} of {taken} repeats count")
     if summary.modes:
         low, high = summary.modes
         reasons.append(f"two modes, around {low:.1f} and {high:.1f}")

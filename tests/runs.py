@@ -41,7 +41,6 @@ def good(rates=(33.0, 60.0), **changes):
         "knee": series(two * 1.01, probe="knee", threads=2, bytes=2**29),
         "knee_numpy": series(two * 0.99, probe="knee", threads=2, bytes=2**29, kernel="numpy"),
         "ceiling": series(one * 3, probe="ceiling", bytes=2**19),
-        "ceiling_two": series(one * 6, probe="ceiling", bytes=2**20, threads=2),
         "scaling": series(200, probe="scaling", bytes=2**14),
         "scaling_two": series(395, probe="scaling", bytes=2**15, threads=2),
     }
@@ -62,7 +61,7 @@ def run(rows, status="complete", reason=None, before=None, after=None, **header)
         "started_at": "2026-11-30T20:15:00.000+00:00",
         "bus_peak_gb_per_s": 100.0,
         "bus_peak_source": "declared",
-        "parameters": {"huge_page_share": 1.0},
+        "parameters": {"huge_page_share": 1.0, "threads": [1, 2], "main_tier": "all"},
         "state_before": {"unquiet": [], "power_source": "AC", "thermal_level": 0, **(before or {})},
         **header,
     }

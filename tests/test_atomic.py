@@ -1,5 +1,6 @@
 """A file is written whole or not at all, whatever happens meanwhile."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -62,6 +63,19 @@ print(step // STRIDE, whole, len(left))
 """
 
 
+@contextlib.contextmanager
+def limited_files(size):
+    """No file may grow beyond `size` bytes meanwhile: the kernel says so as it does on a full disk."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, old)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_write_killed_at_any_of_200_points_leaves_no_run_or_a_whole_one(tmp_path):
@@ -77,15 +91,9 @@ def test_a_write_killed_at_any_of_200_points_leaves_no_run_or_a_whole_one(tmp_pa
 
 def test_the_old_content_stands_until_the_new_is_whole(tmp_path):
     path = atomic.write(tmp_path / "file", b"old")
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
-    try:
-        with pytest.raises(atomic.CannotWrite, match=r"could not write file \(5000 bytes\).*no space left"):
-            atomic.write(path, b"x" * 5000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        signal.signal(signal.SIGXFSZ, old)
+    said = r"could not write file \(5000 bytes\).*no space left; nothing that stood there before was changed"
+    with limited_files(1000), pytest.raises(atomic.CannotWrite, match=said):
+        atomic.write(path, b"x" * 5000)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
@@ -104,6 +112,22 @@ def test_a_full_disk_is_a_sentence_and_leaves_earlier_records(tmp_path):
         assert [p.name for p in mount.iterdir()] == ["earlier"]
     finally:
         subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_files_written_together_are_all_new_or_all_old(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    atomic.write_all({first: b"1", second: b"1"})
+    with limited_files(1000), pytest.raises(atomic.CannotWrite, match="could not write second"):
+        atomic.write_all({first: b"2", second: b"2" * 5000})
+    assert (first.read_bytes(), second.read_bytes()) == (b"1", b"1")
+
+
+def test_a_failure_between_two_renames_says_what_is_in_place_already(tmp_path):
+    (tmp_path / "second").mkdir()
+    with pytest.raises(atomic.CannotWrite, match=r"could not write second .*already in place: first"):
+        atomic.write_all({tmp_path / "first": b"2", tmp_path / "second": b"2"})
+    assert (tmp_path / "first").read_bytes() == b"2"
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):

@@ -11,9 +11,9 @@ mx = pytest.importorskip("mlx.core", reason="MLX is not installed on this platfo
 SIZE = 2**24
 
 
-def test_an_operand_is_4_gib_or_a_twelfth_of_the_memory():
+def test_three_operands_are_an_eighth_of_the_memory_at_most():
     assert gpu.operand_bytes(None) == gpu.operand_bytes(128 * 2**30) == 4 * 2**30
-    assert gpu.operand_bytes(24 * 2**30) == 2 * 2**30
+    assert gpu.operand_bytes(24 * 2**30) == 2**30
 
 
 @pytest.mark.parametrize(("op", "moved"), [("sum", 1), ("max", 1), ("a+b", 3), ("a*2", 2)])
@@ -27,8 +27,10 @@ def test_each_op_counts_what_it_reads_and_writes(op, moved):
 def test_the_sum_of_random_integers_is_exact_so_a_wrong_one_shows():
     bench = gpu.GpuBench(SIZE, seed=1, device=mx.Device(mx.cpu))
     bench._a = bench._b  # other content than was announced
-    together({"gpu": [bench.opener("sum")]}, 0.02)
-    assert bench.wrong > 0
+    for op in ("sum", "a+b", "a*2"):
+        before = bench.wrong
+        together({"gpu": [bench.opener(op)]}, 0.02)
+        assert bench.wrong > before, op
 
 
 def test_cpu_and_mlx_work_together_and_are_counted_in_one_window():
@@ -42,7 +44,7 @@ def test_cpu_and_mlx_work_together_and_are_counted_in_one_window():
     bench = gpu.GpuBench(SIZE, seed=1, device=mx.Device(mx.cpu))
     cpu = Bench(kernels.compile_kernels(), lambda worker: memory.region_bytes(2**27, worker), seed=1)
     point = msgspec.structs.replace(POINT, bytes=2**27)
-    window = together({"cpu": cpu.openers(point, Tier("all")), "gpu": [bench.opener("sum")]}, 0.3)
+    window = together({"cpu": cpu.openers(point, Tier("all")), "gpu": [bench.opener("sum")]}, 1.0)
     assert set(window.engines) == {"cpu", "gpu"}
     assert min(engine.overlap for engine in window.engines.values()) >= 0.75
     assert (cpu.wrong, bench.wrong) == (0, 0)

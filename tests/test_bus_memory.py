@@ -2,6 +2,7 @@
 
 import itertools
 import mmap
+import re
 
 import numpy
 import pytest
@@ -54,17 +55,28 @@ def test_every_thread_count_fits_the_workers_private_regions(total, threads):
         assert region_bytes(total, worker) >= share
 
 
-def test_a_region_lies_on_the_pages_it_says(tmp_path):
+@pytest.mark.skipif(not memory.Path("/proc/self/smaps").exists(), reason="Linux tells which pages a buffer is on")
+def test_a_region_is_eligible_for_huge_pages_where_the_system_grants_them():
+    """Python's default mapping is a shared one, which is not. (Whether any are free just now is another matter.)"""
     region = Region(64 * 2**20)
     region.fill(compile_kernels(), 1)
+    setting = memory.Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    eligible, inside = None, False
+    for line in memory.Path("/proc/self/smaps").read_text(errors="replace").splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= region.address < int(found[2], 16)
+        elif inside and line.startswith("THPeligible:"):
+            eligible = line.split()[1]
+    assert eligible == ("0" if "[never]" in setting else "1")
     kind, share = page_mode([region])
-    setting = memory.Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if not setting.exists():
-        assert share is None
-    elif "[never]" in setting.read_text():
-        assert kind.startswith("base")
-    else:
-        assert (kind, share) == ("huge", 1.0)
+    assert 0 <= share <= 1
+    assert (kind == "huge") == (share > 0.9)
+
+
+def test_a_footprint_that_may_lie_in_a_cache_is_doubted():
+    assert memory.doubts(2**30, 2**25) == []
+    assert "caches is unknown" in memory.doubts(2**30, None)[0]
+    assert "only 256 MiB are read" in memory.doubts(2**28, 2**25)[0]
 
 
 def test_pages_are_counted_from_the_kernels_table(tmp_path):

@@ -79,6 +79,16 @@ def test_unreliable_series_are_counted_on_the_figure():
     assert "1 of 2 unreliable" in texts(plots.plot_curve(views.curve(views.subjects([run(rows)]))))
 
 
+def test_a_run_that_is_unreliable_as_a_whole_says_so_on_its_figure():
+    busy = run(good(), before={"unquiet": ["other work uses 90% of the 2 usable CPUs"]})
+    assert "run unreliable" in texts(plots.plot_curve(views.curve(views.subjects([busy]))))
+
+
+def test_more_machines_than_can_be_told_apart_are_counted():
+    found = views.subjects([run(good(rates=(30 + n, 50 + n)), machine=f"{n:012d}", run_id=f"r{n}") for n in range(8)])
+    assert "2 more in the data" in texts(plots.plot_curve(views.curve(found)))
+
+
 def test_two_machines_of_one_chip_have_two_names():
     found = views.subjects([run(good()), run(good(), machine="ffffffffffff", run_id="r2")])
     shown = texts(plots.plot_curve(views.curve(found)))

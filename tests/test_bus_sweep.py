@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -13,9 +12,10 @@ import msgspec
 import pytest
 
 from labkit import lock, machine, records
-from labkit.bus import gates, sweep
+from labkit.atomic import CannotWrite
+from labkit.bus import gates, prepare, sweep
+from labkit.bus.prepare import QUICK
 from labkit.bus.reach import analyse
-from labkit.bus.sweep import QUICK
 from labkit.bus.take import take
 from labkit.errors import BadInput, NotAvailable, Refused
 
@@ -120,15 +120,22 @@ def no_code(*_):
 
 
 def test_where_no_code_can_be_generated_numpy_is_left_and_the_run_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep.kernels, "compile_kernels", no_code)
+    monkeypatch.setattr(prepare.kernels, "compile_kernels", no_code)
     taken = take(msgspec.structs.replace(SHORT, threads=(1,)), tmp_path, lambda *_: None)
     assert {row.kernel for row in taken.rows} == {"numpy"}
     assert not any(row.wrong for row in taken.rows)
     verdict = str(analyse(taken).verdict)
     assert "cannot be compiled here: no executable memory" in verdict
     assert "the kernel's ceiling is unknown" in verdict
+    assert "no second kernel" in verdict
     with pytest.raises(NotAvailable, match="cannot be compiled"):
-        sweep.prepare(msgspec.structs.replace(SHORT, kernels=("llvm",)))
+        prepare.prepare(msgspec.structs.replace(SHORT, kernels=("llvm",)))
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path):
+    (tmp_path / "runs").write_text("in the way")
+    with pytest.raises(CannotWrite, match="pass --data-dir"):
+        take(SHORT, tmp_path, lambda *_: pytest.fail("measured"))
 
 
 def test_two_measurements_at_once_are_refused(tmp_path):
@@ -171,7 +178,8 @@ def test_a_busy_machine_gives_no_plain_number(tmp_path):
     try:
         time.sleep(0.5)
         cpus = str(machine.describe().usable_cpus.value)
-        process = labkit("bus", "--quick", "--budget", "1", "--threads", cpus, "--data-dir", str(tmp_path))
+        short = ("--quick", "--budget", "1", "--wait", "0", "--threads", cpus)
+        process = labkit("bus", *short, "--data-dir", str(tmp_path))
         out, err = process.communicate(timeout=120)
     finally:
         for hog in hogs:
@@ -180,23 +188,45 @@ def test_a_busy_machine_gives_no_plain_number(tmp_path):
     assert process.returncode == 1, err
     last = out[out.rindex("Verdict") :]
     assert re.match(r"Verdict (unreliable|refused): ", last)
-    assert re.search(r"busy|other work|pressure|valid", last)
+    assert re.search(r"busy|other work|waited|valid|count", last)
 
 
-def test_ctrl_c_leaves_a_partial_record_and_says_so(tmp_path):
-    process = labkit("bus", "--quick", "--threads", "1", "--kernels", "llvm", "--data-dir", str(tmp_path))
-    time.sleep(9)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
+INTERRUPTED = """
+import os, signal, sys
+from labkit.bus.sweep import Session
+from labkit.cli import main
+
+measure, windows = Session.measure, []
+
+def interrupted(self, point, repeat):
+    windows.append(repeat)
+    if repeat == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return measure(self, point, repeat)
+
+Session.measure = interrupted
+main()
+"""
+
+
+@pytest.mark.parametrize("command", [("bus", "--quick", "--wait", "0", "--threads", "1"), ("run", "--measure")])
+def test_ctrl_c_leaves_a_partial_record_and_says_so(command, tmp_path):
+    folders = ("--data-dir", str(tmp_path), *(("--figures-dir", str(tmp_path)) if command[0] == "run" else ()))
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *command, *folders], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "interrupted; what was measured is kept as partial" in done.stderr
     (path,) = (tmp_path / "runs").rglob("*.jsonl")
-    assert records.read_run(path).end.status == "partial"
-    assert "partial: interrupted" in " ".join(out.split())
+    run = records.read_run(path)
+    assert run.end.status == "partial"
+    assert {row.repeat for row in run.rows} == {0, 1}
+    assert not list(tmp_path.glob("*/*.done.json"))
 
 
 def test_json_holds_every_series(tmp_path):
-    short = ("--quick", "--budget", "1", "--threads", "1", "--kernels", "llvm")
+    short = ("--quick", "--budget", "1", "--wait", "0", "--threads", "1", "--kernels", "llvm")
     process = labkit("bus", *short, "--json", "--data-dir", str(tmp_path))
     out, err = process.communicate(timeout=120)
     assert process.returncode in (0, 1), err

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from runs import STEADY, good, run, series
 
@@ -75,9 +76,7 @@ def beside_gpu(together=95.0, wobble=STEADY):
         *series(90, **gpu),
         *series(50, beside="gpu", **both),
         *series(45, wobble, **{**gpu, **both, "beside": "cpu", "tier": "all"}),
-        *series(
-            together, quantity="aggregate_bandwidth", engine=None, op=None, kernel=None, bytes=None, **both
-        ),
+        *series(together, quantity="aggregate_bandwidth", engine=None, op=None, kernel=None, bytes=None, **both),
     ]  # fmt: skip
 
 
@@ -100,6 +99,38 @@ def test_a_wide_spread_beside_the_gpu_is_unreliable():
     (case,) = views.subjects([run(beside_gpu(wobble=wide))])[0].contention
     assert case.verdict.status == "unreliable"
     assert "gpu beside cpu: spread 40%" in str(case.verdict)
+
+
+def test_what_speaks_against_a_part_speaks_against_the_whole():
+    rows = [
+        msgspec.structs.replace(row, pressure=0.5) if (row.engine, row.beside) == ("cpu", "gpu") else row
+        for row in beside_gpu()
+    ]
+    (case,) = views.subjects([run(rows)])[0].contention
+    assert case.verdict.status == "unreliable"
+    assert "cpu beside gpu: tasks waited for a CPU" in str(case.verdict)
+
+
+def test_a_starved_window_is_in_no_sum_either():
+    rows = [
+        msgspec.structs.replace(row, cpu_share=0.5) if row.beside != "cpu" and row.repeat < 4 else row
+        for row in beside_gpu()
+    ]
+    (case,) = views.subjects([run(rows)])[0].contention
+    assert len(case.together.values) == len(case.cpu_beside.values) == 5
+    assert case.verdict.status == "refused"
+
+
+def test_contention_is_found_for_whichever_kernel_took_it():
+    rows = [msgspec.structs.replace(row, kernel="numpy") if row.kernel == "llvm" else row for row in beside_gpu()]
+    rows = [row for row in rows if row not in good()]
+    assert views.subjects([run([*series(60, threads=2, kernel="numpy"), *rows])])[0].contention
+
+
+def test_an_impossible_headline_is_in_no_figure():
+    found = views.subjects([run(beside_gpu(), bus_peak_gb_per_s=50.0)])
+    assert 60.0 not in views.curve(found)["gb_per_s"].tolist()
+    assert "CPU, 2 threads" not in views.engines(found).get("engine", [])
 
 
 def test_machines_measured_hours_apart_are_not_compared_silently(published):

@@ -3,6 +3,8 @@
 The dmidecode texts are written from its documented format and from habits of vendors seen in public outputs.
 """
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ HEAD = "chip,model_id,cpu_p_cores,cpu_e_cores,gpu_cores,ane_cores,bus_peak_gb_pe
 def table(tmp_path, *lines):
     path = tmp_path / "chips.csv"
     path.write_text(HEAD + "".join(line + "\n" for line in lines))
-    return path
+    return tmp_path
 
 
 @pytest.fixture
@@ -117,30 +119,31 @@ def test_a_declared_peak_that_is_no_rate_is_refused(bins, declared):
 # A damaged list
 
 
-@pytest.mark.parametrize("peak", ["fast", "-273", "0", "1e3", "nan", "inf"])
+@pytest.mark.parametrize("peak", ["fast", "-273", "0", "nan", "inf"])
 def test_a_garbled_line_is_named_and_gives_no_peak(tmp_path, peak):
     found = bus_peak("Apple X", 8, None, None, table(tmp_path, f"Apple X,,4,4,8,16,{peak},a page,"))
     assert found.value is None
-    assert "chips.csv line 2: bus_peak_gb_per_s" in found.source
+    assert re.search(r"cannot be used: chips.csv, line 2: .*bus_peak_gb_per_s", found.source)
+    assert str(tmp_path) not in found.source
 
 
 def test_a_missing_or_binary_list_is_a_reason(tmp_path):
-    assert "cannot be read: FileNotFoundError" in bus_peak("Apple X", 8, 8, None, tmp_path / "none.csv").source
-    (tmp_path / "raw.csv").write_bytes(b"\xff\xfe\x00chip")
-    assert "cannot be read: UnicodeDecodeError" in bus_peak("Apple X", 8, 8, None, tmp_path / "raw.csv").source
+    assert "No such file" in bus_peak("Apple X", 8, 8, None, tmp_path).source
+    (tmp_path / "chips.csv").write_bytes(b"\xff\xfe\x00chip")
+    assert "chips.csv: cannot be read: 'utf-8' codec" in bus_peak("Apple X", 8, 8, None, tmp_path).source
 
 
 def test_a_list_with_other_columns_is_a_reason(tmp_path):
     path = tmp_path / "chips.csv"
     path.write_text("name,peak\nApple X,273\n")
-    assert "line 2: no chip" in bus_peak("Apple X", 8, 8, None, path).source
+    assert "line 1: the columns are ['name', 'peak']" in bus_peak("Apple X", 8, 8, None, tmp_path).source
 
 
 @given(st.binary(max_size=200))
 def test_no_list_at_all_raises(tmp_path_factory, content):
-    path = tmp_path_factory.getbasetemp() / "any_chips.csv"
-    path.write_bytes(content)
-    assert bus_peak("Apple X", 8, 8, None, path).value is None
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "chips.csv").write_bytes(content)
+    assert bus_peak("Apple X", 8, 8, None, folder).value is None
 
 
 # Memory modules

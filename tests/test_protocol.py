@@ -140,32 +140,44 @@ def test_warm_up_calls_are_not_in_the_burst():
     assert burst.items == 3
 
 
+class Clock:
+    """A clock that only work moves."""
+
+    def __init__(self):
+        self.ns = 10**9
+
+    def __call__(self):
+        return self.ns
+
+    def step(self, pace):
+        """A step of one item that takes `pace(seconds since the start)` seconds."""
+
+        def work():
+            self.ns += round(pace((self.ns - 10**9) / 1e9) * 1e9)
+            return 1
+
+        return work
+
+
 def test_a_soak_tells_peak_last_trough_and_plateau():
     """A step down and a recovery: last / peak alone would hide the trough."""
-    begun = time.monotonic()
-    pace = [0.002, 0.002, 0.008, 0.008, 0.003, 0.003, 0.003, 0.003]
-
-    def step():
-        window = min(int((time.monotonic() - begun) / 0.1), 7)
-        time.sleep(pace[window])
-        return 1
-
-    soak = protocol.soak(step, seconds=0.8, window=0.1)
-    assert len(soak.rates) == 8
-    assert soak.peak == max(soak.rates)
-    assert soak.minimum == min(soak.rates)
-    assert soak.minimum_at_s == pytest.approx(0.25, abs=0.16)
-    assert soak.plateau == pytest.approx(sum(soak.rates[-2:]) / 2)
-    assert soak.last_over_peak == soak.last / soak.peak
-    assert soak.minimum < soak.plateau < soak.peak
+    clock = Clock()
+    pace = [0.002, 0.002, 0.008, 0.008, 0.004, 0.004, 0.004, 0.004]
+    soak = protocol.soak(clock.step(lambda t: pace[min(int(t / 0.1), 7)]), seconds=0.8, window=0.1, clock_ns=clock)
+    assert [round(rate) for rate in soak.rates] == [500, 500, 125, 125, 250, 250, 250, 250]
+    assert (round(soak.peak), round(soak.last), round(soak.minimum), round(soak.plateau)) == (500, 250, 125, 250)
+    assert soak.last_over_peak == pytest.approx(0.5, rel=0.05)
+    assert soak.minimum_at_s == pytest.approx(0.2, abs=0.11)
+    assert soak.start.at
 
 
-def test_no_time_is_lost_between_the_windows_of_a_soak():
-    done = []
-    soak = protocol.soak(lambda: done.append(1) or time.sleep(0.004) or 1, seconds=0.4, window=0.1)
-    ends = [*soak.starts_s[1:], None]
-    counted = sum(rate * (end - start) for rate, start, end in zip(soak.rates, soak.starts_s, ends, strict=True) if end)
-    assert counted == pytest.approx(len(done) - soak.rates[-1] * 0.1, abs=3)
+def test_no_time_and_no_item_is_lost_between_the_windows_of_a_soak():
+    clock, done = Clock(), []
+    work = clock.step(lambda t: 0.007)
+    soak = protocol.soak(lambda: done.append(1) or work(), seconds=0.5, window=0.1, clock_ns=clock)
+    ends = [*soak.starts_s[1:], (clock.ns - 10**9) / 1e9]
+    counted = sum(rate * (end - start) for rate, start, end in zip(soak.rates, soak.starts_s, ends, strict=True))
+    assert counted == pytest.approx(len(done))
 
 
 def test_a_soak_of_one_window_says_nothing():

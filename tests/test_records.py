@@ -68,6 +68,13 @@ def test_a_run_file_lies_under_its_chip_and_is_never_rewritten(tmp_path):
         records.write(tmp_path, header(), [row()])
 
 
+@pytest.mark.parametrize("bad", [{"bus_peak_source": "x" * 401}, {"machine": ""}])
+def test_a_header_that_could_not_be_read_back_is_not_written(bad, tmp_path):
+    with pytest.raises(records.BadRecord, match="line 1"):
+        records.write(tmp_path, header(**bad), [row()])
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
 def test_two_runs_of_one_second_have_two_names():
     assert len({records.new_run_id("bus") for _ in range(100)}) == 100
 

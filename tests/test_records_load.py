@@ -74,14 +74,23 @@ def test_an_unfinished_file_is_ignored_and_reported(data):
     loaded = records.load(data, chip="Test Chip")
     assert len(loaded.runs) == 1
     (ignored,) = loaded.ignored
-    assert ignored.path == str(cut)
+    assert ignored.path == f"runs/test-chip/{cut.name}"  # names no folder of this machine
     assert "no end line" in ignored.reason
+
+
+def test_what_is_not_in_a_chip_s_folder_is_reported_and_hidden_files_are_the_system_s(data):
+    whole = measured(data)
+    (data / "runs" / "stray.jsonl").write_bytes(whole.read_bytes())
+    whole.with_name("._copy.jsonl").write_bytes(b"AppleDouble")
+    loaded = records.load(data)
+    assert loaded.ignored == (("runs/stray.jsonl", "not in a chip's folder"),)
+    assert len([run for run in loaded.runs if run.header.kind == "measured"]) == 1
 
 
 def test_a_damaged_file_is_an_error_that_names_it(data):
     whole = measured(data)
     whole.write_bytes(whole.read_bytes().replace(b"33.0", b"34.0"))
-    with pytest.raises(records.BadRecord, match=f"{whole.name}, line 3: sha256"):
+    with pytest.raises(records.BadRecord, match=rf"{whole.name}, line 3: sha256.*restore the file, or move it"):
         records.load(data)
 
 

@@ -109,6 +109,11 @@ def test_what_cannot_be_relied_on_says_why(series, flags, reason):
     assert reason in verdict.reasons
 
 
+def test_repeats_that_were_lost_make_a_series_unreliable():
+    assert judged([33] * 9, taken=11).status == "ok"
+    assert judged([33] * 8, taken=11).reasons == ("only 8 of 11 repeats count",)
+
+
 def test_fewer_than_six_valid_repeats_are_refused():
     assert judged([33, 33, 33, 33, 33], taken=9) == stats.Verdict("refused", ("only 5 of 9 repeats valid, 6 needed",))
     assert judged([], taken=9).status == "refused"

@@ -96,7 +96,7 @@ def test_engines_run_at_once_each_in_threads_of_its_own():
 
         return step
 
-    window = together({"a": [opener, opener], "b": [opener]}, 0.1)
+    window = together({"a": [opener, opener], "b": [opener]}, 0.5)
     assert threads == {"a-0", "a-1", "b-2"}
     assert set(window.engines) == {"a", "b"}
     assert window.engines["a"].items == pytest.approx(2 * window.engines["b"].items, rel=0.5)
@@ -123,7 +123,7 @@ def test_nobody_starts_before_all_have_opened():
 
         return step
 
-    together({"a": [quick], "b": [slow]}, 0.05)
+    together({"a": [quick], "b": [slow]}, 0.5)
 
 
 def no_threads_left():

@@ -10,6 +10,10 @@ PAGE_FAULTS = 8
 
 PRESSURE = 0.10
 STEAL = 0.05
+THROTTLED = 0.01
+TOO_OFTEN = 0.2
+"""Pressure, steal or throttling beyond its limit in more than this share of the windows speaks against a series."""
+
 CEILING = 2.0
 """The kernel must be this much faster out of the L2 cache, or it and not the bus was the limit."""
 
@@ -24,6 +28,8 @@ THRESHOLDS: dict[str, float] = {
     "page_faults": PAGE_FAULTS,
     "pressure": PRESSURE,
     "steal": STEAL,
+    "throttled": THROTTLED,
+    "too_often": TOO_OFTEN,
     "ceiling": CEILING,
     "knee": KNEE,
     "kernels": KERNELS,
@@ -44,7 +50,7 @@ def counts(row: Evidence) -> bool:
     """Whether the window's value takes part in its series. Unknown evidence does not speak against it."""
     if row.wrong:
         return False
-    if row.engine != "cpu":
+    if row.engine == "gpu":
         return True  # a thread that waits for a GPU rightly uses little CPU
     starved = row.cpu_share is not None and row.cpu_share < CPU_SHARE
     faulted = row.page_faults is not None and row.page_faults > PAGE_FAULTS

@@ -38,6 +38,16 @@ def footprint(last_level_bytes: int | None, memory_limit: int | None, threads: i
     return wanted
 
 
+def doubts(total: int, last_level_bytes: int | None) -> list[str]:
+    """What speaks against a footprint that `footprint` allowed."""
+    found = []
+    if last_level_bytes is None:
+        found.append("the size of the last-level caches is unknown: the buffer may not be past them")
+    if total < LEAST:
+        found.append(f"only {total / 2**20:.0f} MiB are read, for want of memory; {LEAST / 2**20:.0f} MiB are the rule")
+    return found
+
+
 def held(total: int, threads: int) -> int:
     """Memory that a sweep over 1..threads holds for a footprint of `total`: regions and half as much to write to."""
     return sum(region_bytes(total, worker) for worker in range(threads)) * 3 // 2
@@ -71,7 +81,10 @@ class Region:
 
         self.size = size
         # Private: Python's default is a shared mapping, which Linux backs with huge pages only where shmem may.
-        self._map = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self._map = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise Refused(f"{size / 2**20:.0f} MiB of memory cannot be had: {error.strerror}") from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
             # Where huge pages are switched off the kernel says EINVAL; page_mode() reports what came of it.
             with contextlib.suppress(OSError):
@@ -123,12 +136,6 @@ class Region:
         return [(start, step) for start in range(0, size // WORD // step * step, step)]
 
 
-def check_layout(size: int) -> None:
-    """Raise ValueError for a size that the kernels would not read to its end."""
-    if size <= 0 or size % ROUND:
-        raise ValueError(f"{size} bytes are not a positive multiple of {ROUND}")
-
-
 def page_mode(regions: list[Region], smaps: Path = Path("/proc/self/smaps")) -> tuple[str, float | None]:
     """What the regions lie on: ('huge', share of bytes on huge pages), ('base', share) or ('unknown', None).
 
@@ -139,7 +146,7 @@ def page_mode(regions: list[Region], smaps: Path = Path("/proc/self/smaps")) -> 
     if not smaps.is_file():
         return (f"base {os.sysconf('SC_PAGE_SIZE') // 1024} KiB", None)
     try:
-        table = smaps.read_text()
+        table = smaps.read_text(errors="replace")
     except OSError:
         return ("unknown", None)
     spans = [(region.address, region.address + region.size) for region in regions]

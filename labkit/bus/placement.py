@@ -9,6 +9,7 @@ import msgspec
 
 from labkit.errors import BadInput, NotAvailable
 from labkit.machine import Machine
+from labkit.machine import Tier as CoreTier
 
 QOS_CLASSES = {"performance": 0x21, "efficiency": 0x09}
 """USER_INTERACTIVE prefers the fast cores and spills over; BACKGROUND keeps to the slow ones (sys/qos.h)."""
@@ -21,33 +22,59 @@ class Tier(msgspec.Struct, frozen=True):
     cpus: tuple[int, ...] = ()
     qos: int | None = None
     most: int = 1  # threads that make sense
+    cores: int = 1  # so many threads have a core each, all of the fastest kind in the tier
 
 
 def tiers(machine: Machine, platform: str = sys.platform) -> list[Tier]:
-    """The tiers to sweep, fastest first. Linux: all usable CPUs, then each core tier where there are several."""
+    """The tiers to sweep; the first is the main one, over all cores, and further ones are core tiers by themselves.
+
+    macOS: the class that prefers the fast cores and spills over to all, then the one that keeps to the slow ones.
+    Linux: all usable CPUs, one per physical core first, then each core tier where there are several.
+    """
     if platform == "darwin":
-        cores = sum(tier.logical_cpus or 0 for tier in machine.tiers) or machine.logical_cpus.value or 1
-        return [Tier(name, qos=qos, most=cores) for name, qos in QOS_CLASSES.items()]
+        sizes = [tier.logical_cpus or 0 for tier in machine.tiers]
+        total = sum(sizes) or machine.logical_cpus.value or 1
+        fast = Tier("performance", qos=QOS_CLASSES["performance"], most=total, cores=sizes[0] or 1)
+        slow = sum(sizes[1:])
+        return [fast, Tier("efficiency", qos=QOS_CLASSES["efficiency"], most=slow, cores=slow)] if slow else [fast]
     usable = sorted(os.sched_getaffinity(0))
-    ordered = [cpu for tier in machine.tiers for cpu in tier.cpus if cpu in usable] or usable
+    own_core, siblings = [], []
+    for tier in machine.tiers:
+        reach = len(tier.cpus) if tier.cores_in_reach is None else tier.cores_in_reach
+        own_core += [cpu for cpu in tier.cpus[:reach] if cpu in usable]
+        siblings += [cpu for cpu in tier.cpus[reach:] if cpu in usable]
+    ordered = own_core + siblings or usable
     quota = machine.usable_cpus.value
     most = min(len(ordered), quota) if isinstance(quota, int) and quota > 0 else len(ordered)
-    found = [Tier("all", tuple(ordered), most=most)]
+    alike = _cores(machine.tiers[0], usable)
+    found = [Tier("all", tuple(ordered), most=most, cores=max(1, min(alike, most)))]
     if len(machine.tiers) > 1:
         for tier in machine.tiers:
             cpus = tuple(cpu for cpu in tier.cpus if cpu in usable)
             if cpus:
-                found.append(Tier(tier.name, cpus, most=min(len(cpus), most)))
+                limit = min(len(cpus), most)
+                found.append(Tier(tier.name, cpus, most=limit, cores=max(1, min(_cores(tier, usable), limit))))
     return found
 
 
-def thread_counts(tier: Tier, asked: tuple[int, ...] | None = None) -> list[int]:
-    """1..most, thinned above 16 (1-16, then every fourth, and the last). `asked` wins, and is checked."""
-    if asked is not None:
-        if not asked or min(asked) < 1 or max(asked) > tier.most:
-            raise BadInput(f"--threads {','.join(map(str, asked))}: this machine can run 1 to {tier.most} threads")
-        return sorted(set(asked))
-    return [n for n in range(1, tier.most + 1) if n <= 16 or n % 4 == 0 or n == tier.most]
+def _cores(tier: CoreTier, usable: list[int]) -> int:
+    reach = len(tier.cpus) if tier.cores_in_reach is None else tier.cores_in_reach
+    return sum(cpu in usable for cpu in tier.cpus[:reach])
+
+
+def thread_counts(tier: Tier, *, quick: bool = False) -> list[int]:
+    """1..most: every count to 16, then every fourth, and the last. Quick: the powers of two, and the last."""
+    every = range(1, tier.most + 1)
+    if quick:
+        return [n for n in every if n & (n - 1) == 0 or n == tier.most]
+    return [n for n in every if n <= 16 or n % 4 == 0 or n == tier.most]
+
+
+def check_threads(main: Tier, asked: tuple[int, ...]) -> list[int]:
+    """The thread counts asked for, sorted. Raises BadInput for one that the main tier cannot run."""
+    if not asked or min(asked) < 1 or max(asked) > main.most:
+        raise BadInput(f"--threads {','.join(map(str, asked))}: this machine can run 1 to {main.most} threads")
+    return sorted(set(asked))
 
 
 def settle(tier: Tier, worker: int) -> None:

@@ -1,5 +1,7 @@
 """What a sweep measures: its points, worked out before anything is touched."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from labkit.bus.memory import CHUNK, ROUND, share_bytes
@@ -38,38 +40,40 @@ class Point(msgspec.Struct, frozen=True):
 
 
 def points(
-    tiers: list[Tier],
+    tiers: Sequence[Tier],
+    counts: Sequence[int],
     *,
     footprint: int,
     kernels: tuple[str, ...],
     l2_bytes: int | None,
-    threads: tuple[int, ...] | None = None,
     quick: bool = False,
 ) -> list[Point]:
-    """The sweep's plan: reads at every thread count, and at the ends what proves them.
+    """The sweep's plan: reads at every thread count, and at the ends what proves them. `counts`: the main tier's.
 
-    Per tier: read with every kernel at every count (quick: the main tier alone). On the main tier also, at its
-    ends (1 and all threads): copy and triad with both store kinds; the L2-resident ceiling and the L1-resident
-    scaling probe of the compiled kernel; and at all threads the read over half the bytes, for the size knee.
+    Reads with every kernel at every count of every tier; copy and triad with both store kinds at the main tier's
+    ends. The proofs are on the main tier: the L2-resident ceiling at the least count, the read over half the bytes
+    (the size knee) at the largest, and the L1-resident scaling from one core to all cores of the fastest kind.
+    Quick: the main tier alone, its cross-check at the ends alone, stores at the largest count alone.
     """
+    main, ends = tiers[0], sorted({counts[0], counts[-1]})
     plan: list[Point] = []
     for tier in tiers[:1] if quick else tiers:
-        for count in thread_counts(tier, threads):
-            plan += [Point("sweep", "read", kernel, count, tier.name, footprint) for kernel in kernels]
-    main = tiers[0]
-    counts = thread_counts(main, threads)
-    ends = sorted({counts[0], counts[-1]})
+        for count in [n for n in (counts if tier is main else thread_counts(tier)) if n <= tier.most]:
+            used = kernels[:1] if quick and count not in ends else kernels
+            plan += [Point("sweep", "read", kernel, count, tier.name, footprint) for kernel in used]
     plan += [Point("knee", "read", kernel, ends[-1], main.name, footprint // 2) for kernel in kernels]
-    if "llvm" in kernels:
-        resident = max(ROUND, min(CHUNK, (l2_bytes or DEFAULT_L2) // 2) // ROUND * ROUND)
-        for count in ends:
-            plan.append(Point("ceiling", "read", "llvm", count, main.name, resident * count))
-            plan.append(Point("scaling", "read", "llvm", count, main.name, L1_SLICE * count))
-            plan += [
-                Point("sweep", op, "llvm", count, main.name, footprint, store)
-                for op in ("copy", "triad")
-                for store in STORES
-            ]
+    if "llvm" not in kernels:
+        return plan
+    resident = max(ROUND, min(CHUNK, (l2_bytes or DEFAULT_L2) // 2) // ROUND * ROUND)
+    plan.append(Point("ceiling", "read", "llvm", ends[0], main.name, resident * ends[0]))
+    for count in sorted({ends[0], max(ends[0], min(ends[-1], main.cores))}):
+        plan.append(Point("scaling", "read", "llvm", count, main.name, L1_SLICE * count))
+    plan += [
+        Point("sweep", op, "llvm", count, main.name, footprint, store)
+        for count in (ends[-1:] if quick else ends)
+        for op in ("copy", "triad")
+        for store in STORES
+    ]
     return plan
 
 

@@ -3,14 +3,20 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from labkit.figures import label_kind, series_style
+from labkit.figures import SERIES, label_kind, series_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_TIERS = {"performance": "P tier (QoS)", "background": "E tier (QoS)", "efficiency": "E tier (QoS)", "all": "all cores"}
+# Not "P cores" and "E cores": a QoS class is a hint, and published runs did not read back where it led.
+_TIERS = {
+    "performance": "high QoS",
+    "background": "background QoS",
+    "efficiency": "background QoS",
+    "all": "all cores",
+}
 
 
 def kinds_of(frame: "DataFrame") -> tuple[str, ...]:
@@ -27,7 +33,8 @@ def plot_curve(frame: "DataFrame") -> "Figure":
 
     fig, ax = plt.subplots()
     names = machine_names(frame)
-    for i, ((chip, machine, tier), part) in enumerate(_strongest_first(frame, ["chip", "machine", "tier"])):
+    lines = _strongest_first(frame, ["chip", "machine", "tier"])
+    for i, ((chip, machine, tier), part) in enumerate(lines[: len(SERIES)]):
         name = _TIERS.get(tier, tier)
         _line(ax, part, "gb_per_s", f"{names[chip, machine]}, {name}" if len(names) > 1 else name, i)
     if frame["chip"].nunique() == 1:
@@ -38,7 +45,7 @@ def plot_curve(frame: "DataFrame") -> "Figure":
     ax.set_ylim(bottom=0)
     ax.margins(y=0.12)
     ax.legend()
-    label_kind(fig, kinds_of(frame), _trust(frame))
+    label_kind(fig, kinds_of(frame), _trust(frame, len(lines)))
     return fig
 
 
@@ -48,14 +55,15 @@ def plot_share(frame: "DataFrame") -> "Figure":
 
     fig, ax = plt.subplots()
     names = machine_names(frame)
-    for i, ((chip, machine), part) in enumerate(_strongest_first(frame, ["chip", "machine"])):
+    lines = _strongest_first(frame, ["chip", "machine"])
+    for i, ((chip, machine), part) in enumerate(lines[: len(SERIES)]):
         _line(ax, part, "share", names[chip, machine], i)
     _threads(ax, frame)
     ax.set_ylabel("share of the bus")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.set_ylim(0, 1)
     ax.legend()
-    label_kind(fig, kinds_of(frame), _trust(frame))
+    label_kind(fig, kinds_of(frame), _trust(frame, len(lines)))
     return fig
 
 
@@ -170,7 +178,11 @@ def plot_contention(frame: "DataFrame") -> "Figure":
     ax.set_ylim(0, max(float(frame["together"].max()), peak or 0) * 1.3)
     ax.legend(ncols=3, loc="upper left")
     ax.grid(axis="x", visible=False)
-    label_kind(fig, kinds_of(frame), "counted in the common window" if "measured" in kinds_of(frame) else "")
+    label_kind(
+        fig,
+        kinds_of(frame),
+        "counted in the common window" if "measured" in kinds_of(frame) else "contended rates solved for",
+    )
     return fig
 
 
@@ -249,9 +261,9 @@ def _threads(ax: "Axes", frame: "DataFrame") -> None:
     ax.set_xlim(0.5, int(frame["threads"].max()) + 0.5)
 
 
-def _trust(frame: "DataFrame") -> str:
-    """What stands beside the kind: whether bars are intervals, and how many series are unreliable."""
-    words = []
+def _trust(frame: "DataFrame", lines: int = 0) -> str:
+    """What stands beside the kind: whether bars are intervals, what is unreliable, which lines are left out."""
+    words = [f"{lines - len(SERIES)} more in the data"] if lines > len(SERIES) else []
     if frame["low"].notna().any():
         words.append("medians, 95 % intervals")
     elif (frame["kind"] == "published").all():
@@ -259,4 +271,6 @@ def _trust(frame: "DataFrame") -> str:
     shaky = int((frame["verdict"] == "unreliable").sum())
     if shaky:
         words.append(f"{shaky} of {len(frame)} unreliable")
+    elif (frame["run_verdict"] == "unreliable").any():
+        words.append("run unreliable")
     return ", ".join(words)

@@ -10,6 +10,9 @@ from labkit.bus import gates
 from labkit.records import Row, Run
 from labkit.stats import Summary, Verdict, judge, summarise
 
+CACHED = ("ceiling", "scaling")
+"""Probes that read out of a cache on purpose."""
+
 
 class Key(msgspec.Struct, frozen=True, order=True):
     """What makes rows one series."""
@@ -49,7 +52,17 @@ def gather(run: Run) -> list[Series]:
         groups[key_of(row)].append(row)
     taken = max((row.repeat + 1 for row in run.rows), default=0)
     build = _published if run.header.kind == "published" else _measured
-    return [build(run.header.run_id, key, rows, taken) for key, rows in sorted(groups.items())]
+    found = [build(run.header.run_id, key, rows, taken) for key, rows in sorted(groups.items())]
+    return [_within(run.header.bus_peak_gb_per_s, series) for series in found]
+
+
+def _within(peak: float | None, series: Series) -> Series:
+    """Refuse what the bus cannot carry. (Rates out of a cache may be above its peak.)"""
+    rate = series.median
+    if peak is None or rate is None or rate <= peak or series.key.probe in CACHED:
+        return series
+    above = f"{rate:.1f} GB/s, above the bus peak of {peak:g} GB/s"
+    return msgspec.structs.replace(series, verdict=Verdict("refused", (above,)))
 
 
 def key_of(row: Row) -> Key:
@@ -72,10 +85,11 @@ def _measured(run_id: str, key: Key, rows: Sequence[Row], taken: int) -> Series:
     values = tuple(row.value for row in rows if gates.counts(row))
     wrong = sum(row.wrong or 0 for row in rows)
     flags = []
-    if key.engine == "cpu":
-        flags += _high("CPU pressure", (row.pressure for row in rows), gates.PRESSURE)
+    if key.engine != "gpu":
+        flags += _high("tasks waited for a CPU", (row.pressure for row in rows), gates.PRESSURE)
         flags += _strayed(key, rows)
-        flags += _high("CPU time taken by the hypervisor", (row.steal for row in rows), gates.STEAL)
+        flags += _high("the hypervisor took CPU time", (row.steal for row in rows), gates.STEAL)
+        flags += _high("a CPU quota throttled it", (row.throttled for row in rows), gates.THROTTLED)
     summary = summarise(values) if values else None
     verdict = judge(summary, taken=taken, flags=flags)
     if wrong:
@@ -101,18 +115,18 @@ def _published(run_id: str, key: Key, rows: Sequence[Row], _: int) -> Series:
 
 def _high(what: str, shares: Iterable[float | None], limit: float) -> list[str]:
     known = [share for share in shares if share is not None]
-    if not known or median(known) <= limit:
+    over = [share for share in known if share > limit]
+    if len(over) <= gates.TOO_OFTEN * len(known):
         return []
-    return [f"{what} {median(known):.0%} of the time, over {limit:.0%}"]
+    return [f"{what} in {len(over)} of {len(known)} windows (up to {max(over):.0%}, limit {limit:.0%})"]
 
 
 def _strayed(key: Key, rows: Sequence[Row]) -> list[str]:
     """The slow tier is a claim about slow cores alone. (The fast tier's class may spill over by design.)"""
-    seen = {row.tier_seen for row in rows if row.tier_seen is not None}
-    strays = sorted(types for types in seen if types != "E")
-    if key.tier != "efficiency" or not strays:
+    mixed = sorted({row.tier_seen for row in rows if row.tier_seen is not None and "+" in row.tier_seen})
+    if key.tier != "efficiency" or not mixed:
         return []
-    return [f"meant for E cores, ran on {' and '.join(strays)}"]
+    return [f"meant for one tier of cores, ran on {' and '.join(mixed)}"]
 
 
 def _starved(rows: Sequence[Row]) -> str | None:

@@ -12,7 +12,7 @@ _STORES = {"nontemporal": " n.t.", "regular": "", "": ""}
 
 
 def print_reach(reach: Reach, console: Console) -> None:
-    """The table of all series the reasons behind the read curve, and the sentence. Fits 80 columns."""
+    """The table of all series why any of them is in doubt, and the sentence. Fits 80 columns."""
     header = reach.run.header
     tiers = len({s.key.tier for s in reach.series if s.key.engine == "cpu"}) > 1
     console.print(Text(f"{header.chip}: memory bandwidth ({header.kind})", style="bold"))
@@ -27,8 +27,9 @@ def print_reach(reach: Reach, console: Console) -> None:
         table.add_row(*(Text(cell) for cell in (*_cells(reach, s, tiers), s.verdict.status)))
     console.print(table)
     for s in ordered:
-        if s in reach.curve and s.verdict.status not in ("ok", "published"):
-            console.print(Text(f"{what(s.key)}, {s.key.kernel}, {s.key.threads} threads: {s.verdict}", style="dim"))
+        if s.verdict.status not in ("ok", "published"):
+            who = " ".join(filter(None, (what(s.key), s.key.kernel, f"{s.key.threads} thr" if s.key.threads else "")))
+            console.print(Text(f"{who}: {s.verdict}", style="dim"))
     console.print(
         Text(
             "GB/s: median, 1e9 bytes that the program loads and stores a second. n: repeats that count/taken. "

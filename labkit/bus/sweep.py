@@ -1,5 +1,6 @@
 """Take the measurement: visit every point of the plan in every repeat, keep each window with its evidence."""
 
+import hashlib
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -8,32 +9,12 @@ from typing import Any
 import msgspec
 
 from labkit import machine, protocol, source
-from labkit.bus import gates, gpu, kernels, memory, placement, plan
+from labkit.bus import gates, gpu, memory
 from labkit.bus.plan import Point
-from labkit.errors import BadInput, NotAvailable, Refused
+from labkit.bus.prepare import Prepared
+from labkit.errors import Refused
 from labkit.records import Code, Header, Row, new_run_id, utc_now
 from labkit.windows import Engine, Window, now_ns, together
-
-KERNELS = ("llvm", "numpy")
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """How a sweep is taken. Times in seconds."""
-
-    quick: bool = False
-    threads: tuple[int, ...] | None = None
-    kernels: tuple[str, ...] = KERNELS
-    peak_gbs: float | None = None
-    gpu: bool | None = None  # None: when this machine has one
-    seed: int | None = None  # None: drawn, and recorded
-    window_s: float = 0.25  # medians from 5 ms to 1 s agree; longer windows scatter less
-    budget_s: float = 600.0  # no further repeat is begun that would not fit
-    quiet_s: float = 60.0  # longest wait for a quiet machine
-
-
-QUICK = Settings(quick=True, window_s=0.1, budget_s=40.0, quiet_s=3.0)
-"""Under a minute on any machine: the main core tier alone, shorter windows."""
-
 
 Progress = Callable[[str, int, int], None]
 """Called before each window with what is measured, the windows done and the windows of the repeats planned."""
@@ -48,74 +29,6 @@ class Measured(msgspec.Struct, frozen=True):
     reason: str | None = None  # why it is partial
 
 
-class Prepared(msgspec.Struct, frozen=True):
-    """A sweep that can be taken: everything that a user can get wrong is settled."""
-
-    settings: Settings
-    here: machine.Machine
-    tiers: tuple[placement.Tier, ...]
-    counts: tuple[int, ...]  # threads on the main tier
-    footprint: int
-    operand: int | None  # bytes of a GPU operand; None: no GPU
-    compiled: kernels.Kernels | None
-    without: str | None  # why the compiled kernel is not used although it was asked for
-    points: tuple[Point, ...]
-    seed: int
-
-
-def prepare(settings: Settings) -> Prepared:
-    """Work out what to measure. Touches nothing. Raises BadInput, NotAvailable, Refused (too little memory)."""
-    unknown = set(settings.kernels) - set(KERNELS)
-    if unknown or not settings.kernels:
-        raise BadInput(f"--kernels {','.join(settings.kernels)}: choose from {', '.join(KERNELS)}")
-    names, compiled, without = _kernels(settings.kernels)
-    here = machine.describe(settings.peak_gbs)
-    tiers = placement.tiers(here)
-    counts = placement.thread_counts(tiers[0], settings.threads)
-    limit = here.memory_limit_bytes.value
-    footprint = memory.footprint(here.last_level_bytes.value, limit, max(counts))
-    points = plan.points(
-        tiers,
-        footprint=footprint,
-        kernels=names,
-        l2_bytes=here.tiers[0].l2_bytes,
-        threads=settings.threads,
-        quick=settings.quick,
-    )
-    operand = None
-    if gpu.available() if settings.gpu is None else settings.gpu:
-        gpu.require()
-        operand = gpu.operand_bytes(limit)
-        points += plan.gpu_points(
-            tiers[0], counts, kernel=names[0], footprint=footprint, operand=operand, ops=tuple(gpu.OPS)
-        )
-    return Prepared(
-        settings=settings,
-        here=here,
-        tiers=tuple(tiers),
-        counts=tuple(counts),
-        footprint=footprint,
-        operand=operand,
-        compiled=compiled,
-        without=without,
-        points=tuple(points),
-        seed=secrets.randbits(32) if settings.seed is None else settings.seed,
-    )
-
-
-def _kernels(asked: tuple[str, ...]) -> tuple[tuple[str, ...], kernels.Kernels | None, str | None]:
-    """The kernels to use. Where code cannot be generated (a hardened runtime) numpy's is left, and that is said."""
-    if "llvm" not in asked:
-        return asked, None, None
-    try:
-        return asked, kernels.compile_kernels(), None
-    except NotAvailable as error:
-        rest = tuple(name for name in asked if name != "llvm")
-        if not rest:
-            raise
-        return rest, None, str(error)
-
-
 def sweep(prepared: Prepared, progress: Progress) -> Measured:
     """Measure. Ctrl-C gives what whole repeats there are. Raises Refused, ChildFailed, NotAvailable.
 
@@ -125,6 +38,7 @@ def sweep(prepared: Prepared, progress: Progress) -> Measured:
     progress("waiting for a quiet machine", 0, 0)
     before, unquiet = protocol.wait_until_quiet(settings.quiet_s)
     session = Session(prepared, progress)
+    code = Code(version=here.versions["labkit"], source=source.package_digest(), dirty=source.dirty())
     header = partial(
         Header,
         schema=1,
@@ -132,12 +46,14 @@ def sweep(prepared: Prepared, progress: Progress) -> Measured:
         primitive="bus",
         kind="measured",
         chip=here.chip.value or "unknown",
-        machine=here.machine.value or "unknown",
+        # Never one name for two machines, even where nothing tells them apart.
+        machine=here.machine.value or f"unknown-{secrets.token_hex(4)}",
         gpu_cores=here.gpu_cores.value,
         bus_peak_gb_per_s=here.bus_peak_gb_per_s.value,
         bus_peak_source=here.bus_peak_gb_per_s.source,
         started_at=utc_now(),
-        labkit=Code(version=here.versions["labkit"], source=source.package_digest(), dirty=source.dirty()),
+        key=_key(prepared, code.source),
+        labkit=code,
         facts=msgspec.to_builtins(here),
         state_before={**msgspec.to_builtins(before), "unquiet": unquiet},
         versions=here.versions,
@@ -151,9 +67,10 @@ def sweep(prepared: Prepared, progress: Progress) -> Measured:
     pages, share = memory.page_mode(session.bench.regions) if session.bench.regions else ("unknown", None)
     parameters = {
         "quick": settings.quick,
+        "main_tier": prepared.tiers[0].name,
         "threads": prepared.counts,
         "kernels": settings.kernels,
-        "without": prepared.without,
+        "doubts": prepared.doubts,
         "seed": seed,
         "window_s": settings.window_s,
         "footprint_bytes": prepared.footprint,
@@ -165,12 +82,21 @@ def sweep(prepared: Prepared, progress: Progress) -> Measured:
     if reason:
         whole = max((row.repeat for row in rows), default=0)
         rows = [row for row in rows if row.repeat < whole]
+    after = machine.state()
+    # Its own threads are in the pressure of the last ten seconds; what others use at this moment is theirs.
+    later = machine.quiet_reasons(msgspec.structs.replace(after, cpu_pressure_avg10=None))
     return Measured(
         header=header(parameters=parameters),
         rows=tuple(rows),
-        state_after=msgspec.to_builtins(machine.state()),
+        state_after={**msgspec.to_builtins(after), "unquiet": later},
         reason=reason,
     )
+
+
+def _key(prepared: Prepared, code: str) -> str:
+    """sha256 over what determines a run: runs of one key repeat each other."""
+    same = (prepared.settings, prepared.points, prepared.here.machine, prepared.here.os_build, prepared.here.versions)
+    return hashlib.sha256(msgspec.json.encode((code, *same), order="sorted")).hexdigest()
 
 
 class Session:
@@ -206,7 +132,8 @@ class Session:
         wrong = self.bench.wrong, self._accelerator.wrong if self._accelerator else 0
         before = machine.counters()
         try:
-            window = together(engines, self._window_s * (4 if "gpu" in engines else 1))
+            # A GPU's unit of work takes many times as long as a core's: fewer of them are cut off at the ends.
+            window = together(engines, self._window_s * (2 if "gpu" in engines else 1))
         except Refused:
             self.lost += 1
             return None
@@ -219,6 +146,7 @@ class Session:
             "window_s": window.seconds,
             "pressure": changed.pressure,
             "steal": changed.steal,
+            "throttled": changed.throttled,
             "tier_seen": machine.types_seen(self.bench.cpus_seen, self._core_types),
         }
         wrong_now = {
@@ -228,7 +156,7 @@ class Session:
         rows = [_row(point, name, engine, repeat, wrong_now[name], evidence) for name, engine in window.engines.items()]
         self.rows += rows
         if len(rows) > 1:
-            self.rows.append(_aggregate(point, window, repeat, evidence))
+            self.rows.append(_aggregate(point, window, repeat, sum(wrong_now.values()), evidence))
         return rows[0].value if all(gates.counts(row) for row in rows) else None
 
 
@@ -267,7 +195,7 @@ def _row(point: Point, name: str, engine: Engine, repeat: int, wrong: int, evide
     )
 
 
-def _aggregate(point: Point, window: Window, repeat: int, evidence: dict[str, Any]) -> Row:
+def _aggregate(point: Point, window: Window, repeat: int, wrong: int, evidence: dict[str, Any]) -> Row:
     """Both engines together. Their rates add up because both were counted in the one common window."""
     return Row(
         quantity="aggregate_bandwidth",
@@ -278,5 +206,8 @@ def _aggregate(point: Point, window: Window, repeat: int, evidence: dict[str, An
         threads=point.threads,
         tier=point.tier,
         overlap=min(engine.overlap for engine in window.engines.values()),
+        cpu_share=window.engines["cpu"].cpu_share,
+        page_faults=window.engines["cpu"].page_faults,
+        wrong=wrong,
         **evidence,
     )

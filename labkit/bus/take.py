@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from labkit import lock, records
-from labkit.bus.sweep import Progress, Settings, prepare, sweep
+from labkit.bus.prepare import Settings, prepare
+from labkit.bus.sweep import Progress, sweep
 from labkit.errors import Refused
 from labkit.records import Run
 
@@ -15,6 +16,7 @@ def take(settings: Settings, data_dir: Path, progress: Progress) -> Run:
     another measurement is running or nothing could be kept, and what sweep and records.write raise.
     """
     prepared = prepare(settings)  # a mistake is told at once, also while another measurement is running
+    records.check_folder(data_dir, prepared.here.chip.value or "unknown")
     with lock.measuring_lock():
         measured = sweep(prepared, progress)
     if not measured.rows:

@@ -45,11 +45,6 @@ class Subject(msgspec.Struct, frozen=True):
     contention: tuple[Contention, ...]
     earlier: int  # measured runs that the newest one replaces
 
-    @property
-    def label(self) -> str:
-        """Short and unique enough for a legend."""
-        return f"{self.chip} ({self.kind})"
-
 
 def subjects(runs: Sequence[Run]) -> list[Subject]:
     """One subject per chip, machine and kind that has CPU reads, in order of their names.
@@ -77,7 +72,7 @@ def subjects(runs: Sequence[Run]) -> list[Subject]:
                 gpu_cores=reach.run.header.gpu_cores,
                 reach=reach,
                 gpu=tuple(s for s in series if s.key.engine == "gpu" and s.key.probe == "sweep"),
-                contention=tuple(_contention(series, reach.peak)),
+                contention=tuple(_contention(series)),
                 earlier=len(group) - len(chosen),
             )
         )
@@ -89,16 +84,19 @@ def _newest(runs: Sequence[Run]) -> Run:
     return max(complete or runs, key=lambda run: run.header.started_at or "")
 
 
-def _contention(series: Sequence[Series], peak: float | None) -> list[Contention]:
+def _contention(series: Sequence[Series]) -> list[Contention]:
     both = [s for s in series if s.key.quantity == "aggregate_bandwidth"]
-    return [found for s in both if (found := _side_by_side(s, series, peak)) is not None]
+    return [found for s in both if (found := _side_by_side(s, series)) is not None]
 
 
-def _side_by_side(both: Series, series: Sequence[Series], peak: float | None) -> Contention | None:
+def _side_by_side(both: Series, series: Sequence[Series]) -> Contention | None:
     threads = both.key.threads
+    kernels = [s.key.kernel for s in series if s.key.engine == "cpu" and s.key.beside == "gpu"]
+    kernel_beside = kernels[0] if kernels else ""
 
     def pick(engine: str, beside: str, any_threads: bool = False) -> Series | None:
         """Published files hold the solo rates under the contention probe; our own runs share the sweep's."""
+        kernel = "mlx" if engine == "gpu" else kernel_beside
         found = [
             s
             for s in series
@@ -106,27 +104,34 @@ def _side_by_side(both: Series, series: Sequence[Series], peak: float | None) ->
             and s.key.beside == beside
             and (any_threads or s.key.threads == threads)
             and s.key.op in ("", "read", "sum")
-            and s.key.kernel in ("", "llvm", "mlx")
+            and s.key.kernel in ("", kernel)
             and s.key.probe in ("contention", "sweep")
         ]
         return min(found, key=lambda s: (s.key.probe, s.key.threads != threads), default=None)
 
     parts = (pick("cpu", ""), pick("gpu", "", True), pick("cpu", "gpu"), pick("gpu", "cpu"))
-    if any(part is None for part in parts):
+    found = [part for part in (*parts, both) if part is not None]
+    if len(found) < 5:
         return None
-    cpu_alone, gpu_alone, cpu_beside, gpu_beside = (part for part in parts if part is not None)
-    reasons = [
-        f"{s.key.engine}{' beside ' + s.key.beside if s.key.beside else ' alone'}: spread {s.summary.spread:.0%}"
-        for s in (cpu_alone, gpu_alone, cpu_beside, gpu_beside)
-        if s.summary is not None and s.summary.spread is not None and s.summary.spread > MAX_SPREAD
+    reasons = [f"{_who(s)}: {reason}" for s in found for reason in s.verdict.reasons if s.verdict.status != "published"]
+    reasons += [
+        f"{_who(s)}: spread {s.summary.spread:.0%}, over {MAX_SPREAD:.0%}"
+        for s in found
+        if s.verdict.status == "published" and s.summary and (s.summary.spread or 0) > MAX_SPREAD
     ]
-    status = "published" if both.verdict.status == "published" else "ok"
-    verdict = Verdict("unreliable" if reasons else status, tuple(reasons))
-    if any(s.median is None for s in (cpu_alone, gpu_alone, cpu_beside, gpu_beside, both)):
-        verdict = Verdict("refused", ("one of the rates is refused", *reasons))
-    elif peak is not None and (both.median or 0) > peak:
-        verdict = Verdict("refused", (f"together {both.median:.1f} GB/s, above the bus peak of {peak:g} GB/s",))
-    return Contention(threads, cpu_alone, gpu_alone, cpu_beside, gpu_beside, both, verdict)
+    if any(s.median is None for s in found):
+        verdict = Verdict("refused", tuple(reasons))
+    elif reasons:
+        verdict = Verdict("unreliable", tuple(reasons))
+    else:
+        verdict = Verdict("published" if both.verdict.status == "published" else "ok")
+    return Contention(threads, *parts, both, verdict)
+
+
+def _who(s: Series) -> str:
+    if not s.key.engine:
+        return "together"
+    return f"{s.key.engine} beside {s.key.beside}" if s.key.beside else f"{s.key.engine} alone"
 
 
 def _line(subject: Subject, s: Series, **more: Any) -> dict[str, Any]:
@@ -145,12 +150,13 @@ def _line(subject: Subject, s: Series, **more: Any) -> dict[str, Any]:
         "n": (len(s.values) if subject.kind == "measured" else summary.n) if summary else 0,
         "taken": s.taken,
         "verdict": s.verdict.status,
+        "run_verdict": subject.reach.verdict.status,
         "reasons": "; ".join(s.verdict.reasons),
     }
 
 
 def verdicts(found: Sequence[Subject]) -> "pandas.DataFrame":
-    """One line a subject: (subjects, 11). The headline with its trust; a refused one shows no number."""
+    """One line a subject: (subjects, 12). The headline with its trust; a refused one shows no number."""
     import pandas
 
     lines = []
@@ -170,6 +176,7 @@ def verdicts(found: Sequence[Subject]) -> "pandas.DataFrame":
                 "bus_peak_gb_per_s": reach.peak,
                 "share": reach.share,
                 "reasons": "; ".join(reach.verdict.reasons),
+                "earlier_runs": subject.earlier,
             }
         )
     return pandas.DataFrame(lines)
@@ -214,7 +221,7 @@ def engines(found: Sequence[Subject]) -> "pandas.DataFrame":
         reach = subject.reach
         if reach.single is not None and reach.single.median is not None:
             lines.append(_line(subject, reach.single, engine="CPU, 1 thread"))
-        if reach.best is not None:
+        if reach.best is not None and reach.verdict.status != "refused":
             lines.append(_line(subject, reach.best, engine=f"CPU, {reach.best.key.threads} threads"))
         lines += [_line(subject, s, engine=f"GPU, {s.key.op}") for s in subject.gpu if s.median is not None]
     return pandas.DataFrame(lines)
@@ -243,7 +250,9 @@ def contention(found: Sequence[Subject]) -> "pandas.DataFrame":
                     "together": case.together.median,
                     "over_gpu_alone": case.over_gpu_alone,
                     "bus_peak_gb_per_s": subject.reach.peak,
-                    "verdict": str(case.verdict),
+                    "verdict": case.verdict.status,
+                    "run_verdict": subject.reach.verdict.status,
+                    "reasons": "; ".join(case.verdict.reasons),
                 }
             )
     return pandas.DataFrame(lines)

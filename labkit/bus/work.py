@@ -1,6 +1,5 @@
 """One worker's unit of work at one point: a kernel call over one chunk, its result checked."""
 
-import zlib
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
@@ -16,7 +15,7 @@ from labkit.windows import Opener, Step
 
 
 class Bench:
-    """The memory of a sweep, by tier and worker, and how many results were wrong.
+    """The memory of a sweep, by worker, and how many results were wrong.
 
     `region_bytes(worker)` is the size of a worker's private region. Without compiled kernels (None) only points
     of the numpy kernel can be opened.
@@ -26,8 +25,8 @@ class Bench:
         self._kernels = kernels
         self._region_bytes = region_bytes
         self._seed = seed
-        self._sources: dict[tuple[str, int], Region] = {}
-        self._targets: dict[tuple[str, int], Region] = {}
+        self._sources: dict[int, Region] = {}
+        self._targets: dict[int, Region] = {}
         self._written: dict[int, dict[int, tuple[int, int, int]]] = {}
         self.wrong = 0
         self.cpus_seen: set[int] = set()
@@ -44,31 +43,30 @@ class Bench:
     def _opener(self, point: Point, tier: Tier, worker: int) -> Opener:
         def open_here() -> Step:
             placement.settle(tier, worker)
-            source = self._source(tier, worker)
+            source = self._source(worker)
             if point.op == "read":
                 step = self._read(point, source)
             else:
-                step = self._stores(point, source, self._target(tier, worker))
+                step = self._stores(point, source, self._target(worker))
             return self._watched(step) if tier.qos is not None else step
 
         return open_here
 
-    def _source(self, tier: Tier, worker: int) -> Region:
-        key = (tier.name, worker)
-        if key not in self._sources:
+    def _source(self, worker: int) -> Region:
+        """A worker's region, of all tiers: its content is the same for each, and memory is not held twice."""
+        if worker not in self._sources:
             region = Region(self._region_bytes(worker))
-            # Distinct counters per region: no two workers read the same numbers.
-            region.fill(self._kernels, self._seed + (zlib.crc32(f"{tier.name}/{worker}".encode()) << 32))
-            self._sources[key] = region
-        return self._sources[key]
+            # Counters of its own: no two workers read the same numbers.
+            region.fill(self._kernels, self._seed + (worker << 40))
+            self._sources[worker] = region
+        return self._sources[worker]
 
-    def _target(self, tier: Tier, worker: int) -> Region:
-        key = (tier.name, worker)
-        if key not in self._targets:
+    def _target(self, worker: int) -> Region:
+        if worker not in self._targets:
             region = Region(share_bytes(self._region_bytes(worker), 2))
             region.fill(self._kernels, 0)
-            self._targets[key] = region
-        return self._targets[key]
+            self._targets[worker] = region
+        return self._targets[worker]
 
     def _read(self, point: Point, source: Region) -> Step:
         """Reads chunk after chunk of the share. The compiled kernel sums every word, which proves every load.

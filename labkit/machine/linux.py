@@ -8,7 +8,7 @@ from pathlib import Path
 from labkit.machine import cgroups, topology
 from labkit.machine.facts import Fact, Machine, anonymous_id, versions
 from labkit.machine.peak import bus_peak, dmidecode_peak
-from labkit.machine.sources import Run, Unknown, exists, known, listing, read_text, run_command, shown, whole_number
+from labkit.machine.sources import Run, Unknown, exists, known, read_text, run_command, shown, whole_number
 
 
 def machine(
@@ -91,9 +91,10 @@ def kernel_release(root: Path) -> tuple[str, str]:
 
 
 def hardware_id(root: Path) -> tuple[str, str]:
-    """An anonymous id from the first source that is there: machine-id, DMI product UUID, a permanent MAC.
+    """An anonymous id from the first source that is there: machine-id, DMI product UUID.
 
-    The source is named, its content never shown. Of several permanent MACs the lowest counts.
+    The source is named, its content never shown. No network address: there are so few that a hash of one can be
+    undone by trying all.
     """
     for name, pattern in (
         ("etc/machine-id", r"[0-9a-f]{32}"),
@@ -105,31 +106,7 @@ def hardware_id(root: Path) -> tuple[str, str]:
             continue  # the usual case in a container, or without root: the next source decides
         if re.fullmatch(pattern, text) and len(set(text.replace("-", ""))) > 1:  # all 0 or f: never set
             return anonymous_id(text), f"salted hash of /{name}"
-    macs = permanent_macs(root)
-    if macs:
-        return anonymous_id(macs[0]), "salted hash of the lowest permanent MAC address"
-    raise Unknown("no /etc/machine-id, no readable DMI product UUID and no permanent MAC address")
-
-
-def permanent_macs(root: Path) -> list[str]:
-    """Addresses that hardware came with, sorted: not assigned by software, not of a virtual device."""
-    found = []
-    try:
-        names = listing(root, "sys/class/net")
-    except Unknown:
-        return []
-    for name in names:
-        folder = f"sys/class/net/{name}"
-        try:
-            address = read_text(root, f"{folder}/address").strip().lower()
-            assigned = read_text(root, f"{folder}/addr_assign_type").strip()
-        except Unknown:
-            continue
-        real = re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", address) and address != "00:00:00:00:00:00"
-        # Bit 1 of the first byte: locally administered, that is, invented by software.
-        if real and assigned == "0" and not int(address[:2], 16) & 2 and exists(root, f"{folder}/device"):
-            found.append(address)
-    return sorted(found)
+    raise Unknown("no /etc/machine-id and no readable DMI product UUID")
 
 
 def usable_cpus(root: Path, reach: frozenset[int]) -> tuple[int, str]:

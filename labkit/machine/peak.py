@@ -3,7 +3,6 @@
 It is never guessed from a similar name: two bins of one brand string have different buses.
 """
 
-import csv
 import math
 import re
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from labkit.errors import BadInput
 from labkit.machine.facts import Fact
 from labkit.machine.sources import Run, Unknown, shown
 from labkit.project import reference_dir
+from labkit.records import read_chips
 
 DECLARE = "pass --peak-gbs if you know it"
 
@@ -33,9 +33,9 @@ def bus_peak(
     gpu_cores: int | None,
     cpu_cores: int | None,
     declared: float | None,
-    table: Path | None = None,
+    reference: Path | None = None,
 ) -> Fact[float]:
-    """Bus peak in GB/s (1e9 bytes/s) of a chip listed in `table` (default: data/reference/chips.csv).
+    """Bus peak in GB/s (1e9 bytes/s) of a chip listed in chips.csv of `reference` (default: data/reference).
 
     `cpu_cores` (all tiers together) tells bins apart where GPU cores are unknown. `declared` wins over the
     list; raises BadInput unless it is a positive number. Everything else that is wrong gives an unknown Fact.
@@ -45,7 +45,7 @@ def bus_peak(
             raise BadInput(f"--peak-gbs is {declared}: give the bus peak in GB/s as a number above 0")
         return Fact(float(declared), "declared by --peak-gbs")
     try:
-        return Fact(*_listed_peak(chip, gpu_cores, cpu_cores, read_bins(table)))
+        return Fact(*_listed_peak(chip, gpu_cores, cpu_cores, read_bins(reference)))
     except Unknown as why:
         return Fact(None, f"{why}; {DECLARE}")
 
@@ -76,36 +76,24 @@ def _listed_peak(chip: str | None, gpu_cores: int | None, cpu_cores: int | None,
     return peak, f"chips.csv: {candidates[0].source}"
 
 
-def read_bins(table: Path | None = None) -> list[Bin]:
-    """The lines of chips.csv. Raises Unknown when it is missing or damaged."""
+def read_bins(reference: Path | None = None) -> list[Bin]:
+    """The lines of chips.csv in `reference`. Raises Unknown when it is missing or damaged."""
+    reference = reference or reference_dir()
     try:
-        path = table or reference_dir() / "chips.csv"
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, strict=True)
-            return [_bin(row, reader.line_num) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error, BadInput) as error:
-        raise Unknown(f"chips.csv cannot be read: {type(error).__name__}") from None
-
-
-def _bin(row: dict[str, str], line: int) -> Bin:
-    def number(key: str) -> float | None:
-        text = (row.get(key) or "").strip()
-        if not text:
-            return None
-        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) or float(text) == 0:
-            raise Unknown(f"chips.csv line {line}: {key} is {shown(text)}")
-        return float(text)
-
-    p_cores, e_cores, gpu = number("cpu_p_cores"), number("cpu_e_cores"), number("gpu_cores")
-    if not (row.get("chip") or "").strip():
-        raise Unknown(f"chips.csv line {line}: no chip")
-    return Bin(
-        chip=row["chip"].strip(),
-        cpu_cores=None if p_cores is None or e_cores is None else int(p_cores + e_cores),
-        gpu_cores=None if gpu is None else int(gpu),
-        gb_per_s=number("bus_peak_gb_per_s"),
-        source=(row.get("source") or "no source given").strip(),
-    )
+        lines = read_chips(reference)
+    except BadInput as error:
+        said = str(error).replace(f"{reference}/", "")  # a record holds no paths
+        raise Unknown(f"chips.csv cannot be used: {said}") from None
+    return [
+        Bin(
+            chip=line.chip,
+            cpu_cores=line.cpu_p_cores + line.cpu_e_cores,
+            gpu_cores=line.gpu_cores,
+            gb_per_s=line.bus_peak_gb_per_s,
+            source=line.source,
+        )
+        for line in lines
+    ]
 
 
 # Memory modules, as dmidecode -t 17 prints them (SMBIOS type 17). What names a channel is a vendor's habit, so

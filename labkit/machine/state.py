@@ -14,8 +14,10 @@ import msgspec
 from labkit.machine import cgroups
 from labkit.machine.facts import Fact
 from labkit.machine.sources import Run, known, run_command
+from labkit.windows import now_ns
 
 BUSY_OTHERS_LIMIT = 0.10  # of the usable CPUs, in use by others than this process and its children
+BUSY_CORES_LIMIT = 0.5  # the same in CPUs: on a machine of many cores one that streams takes a third of a bus
 PRESSURE_AVG10_LIMIT = 10.0  # percent of the last 10 s in which some task waited for a CPU
 LOAD_PER_CPU_LIMIT = 1.0  # runnable tasks per usable CPU; counts sleepers on disks too, so a hint only
 THERMAL_LEVEL_LIMIT = 0  # nominal
@@ -193,8 +195,9 @@ def quiet_reasons(now: State) -> list[str]:
     # Before a measurement this process idles, so its own share hardly matters where it cannot be told apart.
     in_use = now.busy if now.busy_others is None else now.busy_others
     others = None if in_use is None or cpus is None or usable is None else in_use * cpus / usable
-    if others is not None and others > BUSY_OTHERS_LIMIT:
-        reasons.append(f"other work uses {others:.0%} of the {usable} usable CPUs (limit {BUSY_OTHERS_LIMIT:.0%})")
+    limit = min(BUSY_OTHERS_LIMIT, BUSY_CORES_LIMIT / usable) if usable else BUSY_OTHERS_LIMIT
+    if others is not None and others > limit:
+        reasons.append(f"other work uses {others:.0%} of the {usable} usable CPUs (limit {limit:.0%})")
         if now.load1 is not None and now.load1 / usable > LOAD_PER_CPU_LIMIT:
             reasons.append(f"load average {now.load1:.1f} on {usable} usable CPUs")
     pressure = now.cpu_pressure_avg10
@@ -233,23 +236,18 @@ class Delta(msgspec.Struct, frozen=True):
 def counters(root: Path = Path("/")) -> Counters:
     """Take the counters now: under a millisecond on Linux; macOS keeps none of them."""
     if sys.platform == "darwin":
-        return Counters(_monotonic_ns(), None, None, None, os.cpu_count())
+        return Counters(now_ns(), None, None, None, os.cpu_count())
     from labkit.machine import linux_state
 
     pressure = known(lambda: linux_state.cpu_pressure(root)).value
     throttled = known(lambda: _throttled(root)).value
     return Counters(
-        monotonic_ns=_monotonic_ns(),
+        monotonic_ns=now_ns(),
         cpu_pressure_us=pressure[1] if pressure else None,
         steal_s=known(lambda: linux_state.steal_s(root)).value,
         throttled_us=throttled[0] if throttled else None,
         cpus=os.cpu_count(),
     )
-
-
-def _monotonic_ns() -> int:
-    # On macOS this clock counts sleep and time.monotonic does not; one clock everywhere, so that they never mix.
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 def delta(before: Counters, after: Counters) -> Delta:

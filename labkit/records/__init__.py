@@ -17,6 +17,7 @@ from labkit.records.schema import Header as Header
 from labkit.records.schema import Kind as Kind
 from labkit.records.schema import Row as Row
 from labkit.records.schema import Run as Run
+from labkit.records.write import check_folder as check_folder
 from labkit.records.write import encode as encode
 from labkit.records.write import new_run_id as new_run_id
 from labkit.records.write import utc_now as utc_now

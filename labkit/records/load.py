@@ -29,7 +29,7 @@ HEADER_COLUMNS = (
 
 
 class Ignored(NamedTuple):
-    """A file in the runs folder that is not a run, and why."""
+    """Something in the runs folder that is not read, and why. The path is relative to the data folder."""
 
     path: str
     reason: str
@@ -65,12 +65,33 @@ def read_all(data_dir: Path) -> tuple[tuple[Run, ...], tuple[Ignored, ...]]:
     reference = data_dir / "reference"
     runs = read_published(reference if reference.is_dir() else project.reference_dir())
     ignored = []
-    for path in sorted((data_dir / "runs").glob("*/*.jsonl")):
+    for path in _run_files(data_dir / "runs", ignored):
+        name = str(path.relative_to(data_dir))
         try:
             runs.append(read_run(path))
-        except NotARun as error:
-            ignored.append(Ignored(str(path), str(error)))
+        except NotARun:
+            ignored.append(Ignored(name, "no end line: the run was never finished"))
     return tuple(runs), tuple(ignored)
+
+
+def _run_files(folder: Path, ignored: list[Ignored]) -> list[Path]:
+    """Run files in the chips' folders, in order of their names. What is not looked into is put in `ignored`."""
+    found = []
+    if not folder.is_dir():
+        return found
+    for entry in sorted(folder.iterdir()):
+        name = f"{folder.name}/{entry.name}"
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir():
+            ignored.append(Ignored(name, "not in a chip's folder"))
+            continue
+        try:
+            # Hidden files are the system's, and half-written runs.
+            found += sorted(path for path in entry.iterdir() if path.suffix == ".jsonl" and path.name[0] != ".")
+        except OSError as error:
+            ignored.append(Ignored(name, f"cannot be read: {error.strerror}"))
+    return found
 
 
 def chips(data_dir: Path) -> list[str]:

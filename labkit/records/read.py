@@ -90,4 +90,4 @@ def _decode(line: bytes, name: str, number: int) -> Header | Row | End:
 
 
 def _bad(name: str, number: int, what: str, cause: Exception | None = None) -> NoReturn:
-    raise BadRecord(f"{name}, line {number}: {what}") from cause
+    raise BadRecord(f"{name}, line {number}: {what} (restore the file, or move it out of the data folder)") from cause

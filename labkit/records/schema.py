@@ -89,6 +89,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     cpu_share: Annotated[float, Meta(ge=0)] | None = None  # least thread-CPU time / wall time of the threads
     pressure: Annotated[float, Meta(ge=0)] | None = None  # share of the window in which some task waited for a CPU
     steal: Annotated[float, Meta(ge=0)] | None = None  # share of CPU time taken by the hypervisor
+    throttled: Annotated[float, Meta(ge=0)] | None = None  # CPU seconds a second withheld by a cgroup's quota
     page_faults: Count | None = None
     wrong: Count | None = None  # chunks whose result was not the exact one
     overlap: Share | None = None  # share of this engine's window that both engines were working in

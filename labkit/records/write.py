@@ -3,6 +3,7 @@
 import hashlib
 import math
 import secrets
+import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,7 +71,29 @@ def write(
     reason: str | None = None,
 ) -> Path:
     """Write data_dir/runs/<chip>/<run_id>.jsonl and return its path. Raises BadInput, atomic.CannotWrite."""
-    path = data_dir / "runs" / project.slug(header.chip) / f"{header.run_id}.jsonl"
+    from labkit.records.read import parse_run
+
+    path = _folder(data_dir, header.chip) / f"{header.run_id}.jsonl"
+    content = encode(header, rows, status, state_after or {}, reason)
+    parse_run(content, path.name)  # what could not be read back is not written
+    check_folder(data_dir, header.chip)
     if path.exists():
         raise BadInput(f"{path} exists already: a run is never rewritten")
-    return atomic.write(path, encode(header, rows, status, state_after or {}, reason))
+    return atomic.write(path, content)
+
+
+def check_folder(data_dir: Path, chip: str) -> None:
+    """Make the folder that a chip's runs go to and write there. Raises CannotWrite: better before measuring."""
+    folder = _folder(data_dir, chip)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise atomic.CannotWrite(
+            f"runs cannot be written into {folder}: {error.strerror}; make it writable, or pass --data-dir"
+        ) from error
+
+
+def _folder(data_dir: Path, chip: str) -> Path:
+    return data_dir / "runs" / project.slug(chip)
