@@ -82,7 +82,7 @@ def test_progress_tells_what_is_measured(run):
     _, seen = run
     whats = {what for what, _, _ in seen}
     assert "waiting for a quiet machine" in whats
-    assert "copy nontemporal llvm 1 threads" in whats
+    assert any(what.startswith("copy nontemporal llvm ") for what in whats)
     assert [done for _, done, _ in seen][1:] == list(range(len(seen) - 1))
 
 
@@ -162,7 +162,7 @@ def test_a_sweep_interrupted_at_once_leaves_no_file(tmp_path):
 
     with pytest.raises(Refused, match="nothing was measured"):
         take(SHORT, tmp_path, interrupt)
-    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.rglob("*.jsonl"))
 
 
 def labkit(*arguments, **options):
@@ -193,23 +193,26 @@ def test_a_busy_machine_gives_no_plain_number(tmp_path):
 
 INTERRUPTED = """
 import os, signal, sys
+import msgspec
+from labkit.bus import prepare
 from labkit.bus.sweep import Session
 from labkit.cli import main
 
-measure, windows = Session.measure, []
+measure = Session.measure
 
 def interrupted(self, point, repeat):
-    windows.append(repeat)
+    value = measure(self, point, repeat)
     if repeat == 2:
         os.kill(os.getpid(), signal.SIGINT)
-    return measure(self, point, repeat)
+    return value
 
 Session.measure = interrupted
+prepare.QUICK = msgspec.structs.replace(prepare.QUICK, quiet_s=0.0)
 main()
 """
 
 
-@pytest.mark.parametrize("command", [("bus", "--quick", "--wait", "0", "--threads", "1"), ("run", "--measure")])
+@pytest.mark.parametrize("command", [("bus", "--quick", "--threads", "1"), ("run", "--measure")])
 def test_ctrl_c_leaves_a_partial_record_and_says_so(command, tmp_path):
     folders = ("--data-dir", str(tmp_path), *(("--figures-dir", str(tmp_path)) if command[0] == "run" else ()))
     done = subprocess.run(

@@ -78,10 +78,7 @@ def sweep(prepared: Prepared, progress: Progress) -> Measured:
         "huge_page_share": share,
         "windows_lost": session.lost,
     }
-    rows = session.rows
-    if reason:
-        whole = max((row.repeat for row in rows), default=0)
-        rows = [row for row in rows if row.repeat < whole]
+    rows = [row for row in session.rows if not reason or row.repeat < session.under_way]
     after = machine.state()
     # Its own threads are in the pressure of the last ten seconds; what others use at this moment is theirs.
     later = machine.quiet_reasons(msgspec.structs.replace(after, cpu_pressure_avg10=None))
@@ -108,6 +105,7 @@ class Session:
         tiers = prepared.tiers
         self.bench = Bench(prepared.compiled, partial(memory.region_bytes, prepared.footprint), prepared.seed)
         self.rows: list[Row] = []
+        self.under_way = -1  # the repeat that is being taken
         self.lost = 0  # windows whose workers did not work at the same time
         self._window_s = prepared.settings.window_s
         self._tiers = {tier.name: tier for tier in tiers}
@@ -123,6 +121,7 @@ class Session:
         """One window at `point`; its rate in GB/s, or None when the window does not count."""
         self._progress(describe(point), self._done, self._planned)
         self._done += 1
+        self.under_way = repeat
         engines = {}
         if point.engine == "cpu":
             engines["cpu"] = self.bench.openers(point, self._tiers[point.tier])
