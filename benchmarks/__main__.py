@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run the named benchmarks, by default all. Exit 0 when all ran, whatever they say."""
+"""`python -m benchmarks [NAME ...]`: run the named ones, by default all. Exit 0 when all ran, whatever they say."""
 
 import argparse
 import sys

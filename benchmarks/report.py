@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -44,11 +45,16 @@ def machine_lines(here: Machine) -> list[str]:
     ]
 
 
+def unquiet(state: State) -> list[str]:
+    """What other work speaks against measuring; the pressure of the last ten seconds may be the benchmark's own."""
+    return machine.quiet_reasons(msgspec.structs.replace(state, cpu_pressure_avg10=None))
+
+
 def state_line(when: str, state: State) -> str:
     """How busy the machine was, and what speaks against measuring on it."""
     load = "unknown" if state.load1 is None else f"{state.load1:.1f}"
     pressure = "unknown" if state.cpu_pressure_avg10 is None else f"{state.cpu_pressure_avg10:.1f} %"
-    return f"{when}: load {load}, CPU pressure {pressure}, {'; '.join(machine.quiet_reasons(state)) or 'quiet'}"
+    return f"{when}: load {load}, CPU pressure {pressure}, {'; '.join(unquiet(state)) or 'quiet'}"
 
 
 def interval(summary: Summary, digits: int = 1) -> str:

@@ -14,6 +14,7 @@ import pytest
 import tiny
 
 from labkit import batch, figures, project
+from labkit.batch.scratch import place as scratch_place
 from labkit.batch.scratch import scratch
 
 pytestmark = pytest.mark.slow
@@ -82,7 +83,7 @@ def relatives():
 
 
 def scratch_folders():
-    return set(Path(tempfile.gettempdir()).glob("labkit-*/.labkit-batch"))
+    return set(scratch_place().glob("labkit-*/.labkit-batch"))
 
 
 def place(folder, chip):
@@ -297,7 +298,7 @@ def test_a_full_disk_fails_the_run_with_one_sentence_and_leaves_what_was_there(t
 
 
 def test_a_scratch_folder_in_use_is_not_swept_and_an_abandoned_one_is():
-    abandoned = Path(tempfile.mkdtemp(prefix="labkit-"))
+    abandoned = Path(tempfile.mkdtemp(prefix="labkit-", dir=scratch_place()))
     (abandoned / ".labkit-batch").touch()
     with scratch() as mine:
         assert not abandoned.exists()

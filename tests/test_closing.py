@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runs import good, run
+from runs import good, run, series
 
 from labkit import project
 from labkit.batch.messages import Report, Result
@@ -28,6 +28,14 @@ def test_a_measurement_is_told_with_its_share_and_verdict():
         "Measured: Test Chip (measured): the CPU reads 60.0 GB/s with 2 threads, 33.0 GB/s with one; "
         "that is 60% of the bus peak of 100 GB/s. Verdict ok."
     )
+
+
+def test_of_two_modes_both_are_told():
+    """The median of a series that flips between two regimes describes neither."""
+    flips = (0.8, 1.2, 0.81, 1.2, 0.8, 1.21, 0.8, 1.2, 0.8)
+    said = lines(run(good(two=series(50, flips, threads=2), two_numpy=series(49, flips, kernel="numpy", threads=2))))[0]
+    assert "the CPU reads 40.0 or 60.0 GB/s with 2 threads" in said
+    assert "two modes, around 40.0 and 60.0" in said
 
 
 def test_an_unknown_peak_is_told_with_its_reason():

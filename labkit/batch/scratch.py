@@ -16,9 +16,7 @@ _LONGEST = 50  # sockets lie deeper inside, and their whole path has about 100 b
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """A private folder with a short path, removed afterwards. Removes those that killed batches left behind."""
-    base = Path(tempfile.gettempdir()).resolve()
-    if len(os.fsencode(base)) > _LONGEST:
-        base = Path("/tmp").resolve()
+    base = place()
     _remove_abandoned(base)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     # Locked before it has its name: whoever finds it by that name finds it held.
@@ -30,6 +28,12 @@ def scratch() -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
+
+
+def place() -> Path:
+    """The folder that scratch folders are made in: the system's for temporary files, if its path is short enough."""
+    base = Path(tempfile.gettempdir()).resolve()
+    return base if len(os.fsencode(base)) <= _LONGEST else Path("/tmp").resolve()
 
 
 def _remove_abandoned(base: Path) -> None:

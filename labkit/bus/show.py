@@ -6,6 +6,7 @@ from rich.text import Text
 
 from labkit.bus.points import Key, Series
 from labkit.bus.reach import Reach
+from labkit.stats import Summary
 
 _ORDER = {"sweep": "", "contention": "", "knee": " half bytes", "ceiling": " from L2", "scaling": " from L1"}
 _STORES = {"nontemporal": " n.t.", "regular": "", "": ""}
@@ -56,12 +57,17 @@ def _cells(reach: Reach, s: Series, tiers: bool) -> list[str]:
         str(key.threads) if key.threads else "",
         *((key.tier,) if tiers else ()),
         key.kernel,
-        f"{summary.median:.1f}" if summary else "none",
+        _rate(summary) if summary else "none",
         f"{summary.low:.1f}-{summary.high:.1f}" if summary and summary.low is not None else "",
         f"{summary.spread:.1%}" if summary and summary.spread is not None else "",
         f"{counted}{s.taken}",
         f"{share:.0%}" if share is not None and key.probe in ("sweep", "contention") else "",
     ]
+
+
+def _rate(summary: Summary) -> str:
+    """The median; of a series with two modes both, because one median would describe neither."""
+    return "/".join(f"{rate:.1f}" for rate in summary.modes or (summary.median,))
 
 
 def sentence(reach: Reach) -> str:
@@ -70,11 +76,15 @@ def sentence(reach: Reach) -> str:
     if best is None or best.median is None or reach.verdict.status == "refused":
         return f"{header.chip} ({header.kind}): no read bandwidth to report. Verdict {reach.verdict}."
     threads = "1 thread" if best.key.threads == 1 else f"{best.key.threads} threads"
-    text = f"{header.chip} ({header.kind}): the CPU reads {best.median:.1f} GB/s with {threads}"
+    text = f"{header.chip} ({header.kind}): the CPU reads {_told(best)} GB/s with {threads}"
     if reach.single is not None and reach.single.median is not None and best.key.threads > 1:
-        text += f", {reach.single.median:.1f} GB/s with one"
+        text += f", {_told(reach.single)} GB/s with one"
     if reach.share is None:
         text += f"; its share of the bus is unknown, as the peak is ({header.bus_peak_source or 'no source'})"
     else:
         text += f"; that is {reach.share:.0%} of the bus peak of {reach.peak:g} GB/s"
     return f"{text}. Verdict {reach.verdict}."
+
+
+def _told(s: Series) -> str:
+    return "none" if s.summary is None else _rate(s.summary).replace("/", " or ")
