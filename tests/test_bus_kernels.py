@@ -114,6 +114,7 @@ def test_on_x86_reads_use_8_accumulators_and_streaming_stores_bypass_the_cache()
     text = kernels.assembly("x86_64-unknown-linux-gnu", "x86-64-v3")
     read = function(text, "read_sum")
     assert len(set(re.findall(r"vpaddq\s+\d*\(%rdi,%rcx,8\), (%ymm\d+)", read))) == 8
+    assert len(re.findall(r"prefetcht0", read)) == 4  # one a cache line of a round
     for name in ("copy_nontemporal", "triad_nontemporal"):
         assert re.search(r"vmovnt", function(text, name))
     for name in ("copy_regular", "triad_regular"):

@@ -42,6 +42,11 @@ VECTOR = f"<{LANES} x i64>"
 ALIGN = LANES * WORD
 """32-byte vectors: one register on x86 (AVX), a pair on arm64, where they become ldp/stp/stnp of two q registers."""
 
+LINE = 64
+PREFETCH = {"x86_64": 2048}
+"""Bytes ahead that the read kernel asks for, by architecture. One x86 core read 1.04 x as fast with it (interleaved,
+95 % interval 1.01 to 1.08); on arm64 nobody has measured it, and the kernel leaves it to the hardware."""
+
 
 def ir(triple: str, layout: str) -> str:
     """The module's text for one target."""
@@ -51,7 +56,7 @@ def ir(triple: str, layout: str) -> str:
         for name, sources in (("copy", 1), ("triad", 2))
         for store in ("regular", "nontemporal")
     ]
-    return "\n".join([head, _read_kernel(), _fill_kernel(), *stores])
+    return "\n".join([head, _read_kernel(PREFETCH.get(triple.split("-")[0], 0)), _fill_kernel(), *stores])
 
 
 def _splat(value: str) -> str:
@@ -63,7 +68,7 @@ def _signed(value: int) -> str:
     return str(value - 2**64 if value >= 2**63 else value)
 
 
-def _read_kernel() -> str:
+def _read_kernel(ahead: int) -> str:
     units = range(PER_ROUND // LANES)
     phis = "\n".join(f"  %a{u} = phi {VECTOR} [%s{u}, %pass], [%b{u}, %loop]" for u in units)
     carried = "\n".join(f"  %s{u} = phi {VECTOR} [zeroinitializer, %entry], [%b{u}, %next]" for u in units)
@@ -74,10 +79,17 @@ def _read_kernel() -> str:
         f"  %b{u} = add {VECTOR} %a{u}, %v{u}"
         for u in units
     )
+    fetches = "\n".join(
+        f"  %h{u} = getelementptr i8, ptr %p{u}, i64 {ahead}\n"
+        f"  call void @llvm.prefetch.p0(ptr %h{u}, i32 0, i32 3, i32 1)"
+        for u in units
+        if ahead and u * ALIGN % LINE == 0
+    )
     folds = "\n".join(f"  %f{u} = add {VECTOR} %{'b0' if u == 1 else f'f{u - 1}'}, %b{u}" for u in units if u)
     reduce = f"llvm.vector.reduce.add.v{LANES}i64"
     return f"""
 declare i64 @{reduce}({VECTOR})
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 define i64 @read_sum(ptr %source, i64 %words, i64 %passes) {{
 entry:
   br label %pass
@@ -89,6 +101,7 @@ loop:
   %i = phi i64 [0, %pass], [%i2, %loop]
 {phis}
 {loads}
+{fetches}
   %i2 = add i64 %i, {PER_ROUND}
   %more = icmp ult i64 %i2, %words
   br i1 %more, label %loop, label %next
