@@ -119,14 +119,12 @@ def table(outcome: Outcome) -> Table:
     for name in (LABKIT, *sorted(outcome.peers)):
         own, ratio = outcome.own(name), None if name == LABKIT else outcome.ratio(name)
         valid = f"{own.n if own else 0}/{outcome.taken}"
-        numbers = ["-"] * 4
-        if own:
-            numbers = [f"{own.median:.1f}", report.interval(own), f"{own.best:.1f}", f"{own.spread:.0%}"]
+        numbers = [f"{own.median:.1f}", report.interval(own), f"{own.spread:.0%}"] if own else ["-"] * 3
         against = [f"{ratio.median:.3f}", report.interval(ratio, 3)] if ratio else ["", ""]
         rows.append([name, *numbers, valid, *against])
-    columns = ("contestant", "GB/s", "interval", "best", "spread", "valid", "labkit/it", "interval")
+    columns = ("contestant", "GB/s", "interval", "spread", "valid", "labkit/it", "interval")
     title = f"{outcome.threads} thread{'s' if outcome.threads > 1 else ''}"
-    return report.table(title, columns, rows, numbers=range(1, 8))
+    return report.table(title, columns, rows, numbers=range(1, 7))
 
 
 def lines(outcome: Outcome) -> list[str]:

@@ -150,9 +150,9 @@ def test_an_interrupted_sweep_keeps_its_whole_repeats_and_says_so(tmp_path):
 
     taken = take(SHORT, tmp_path, interrupt)
     assert (taken.end.status, taken.end.reason) == ("partial", "interrupted")
-    counts = {n: sum(row.repeat == n for row in taken.rows) for n in {row.repeat for row in taken.rows}}
-    assert set(counts) == {0, 1, 2}
-    assert len(set(counts.values())) == 1
+    assert {row.repeat for row in taken.rows} == {0, 1, 2}
+    points = len(prepare.prepare(SHORT).points)
+    assert 3 * points - taken.header.parameters["windows_lost"] <= len(taken.rows) <= 3 * points
 
 
 def test_a_sweep_interrupted_at_once_leaves_no_file(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from labkit import machine
 from labkit.bus import gpu, kernels, placement
-from labkit.bus.sweep import QUICK
+from labkit.bus.prepare import QUICK
 from labkit.bus.take import take
 from labkit.windows import together
 
