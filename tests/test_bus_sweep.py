@@ -124,10 +124,9 @@ def test_where_no_code_can_be_generated_numpy_is_left_and_the_run_says_so(tmp_pa
     taken = take(msgspec.structs.replace(SHORT, threads=(1,)), tmp_path, lambda *_: None)
     assert {row.kernel for row in taken.rows} == {"numpy"}
     assert not any(row.wrong for row in taken.rows)
-    verdict = str(analyse(taken).verdict)
-    assert "cannot be compiled here: no executable memory" in verdict
-    assert "the kernel's ceiling is unknown" in verdict
-    assert "no second kernel" in verdict
+    verdict = analyse(taken).verdict
+    assert verdict.status != "ok"
+    assert "cannot be compiled here: no executable memory" in str(verdict)
     with pytest.raises(NotAvailable, match="cannot be compiled"):
         prepare.prepare(msgspec.structs.replace(SHORT, kernels=("llvm",)))
 
