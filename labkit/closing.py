@@ -22,13 +22,19 @@ def closing_lines(data_dir: Path, figures_dir: Path, report: "Report", measured:
         lines.append(f"Measured: {found}")
     lines.append(f"Published: {'; '.join(_published(runs)) or 'no data'}.")
     counts = {status: report.count(status) for status in ("done", "skipped", "failed")}
-    folders = sorted({result.chip for result in report.results})
+    folders = {result.chip for result in report.results}
     lines.append(
-        f"Figures: {figures_dir} ({len(folders)} folders), notebooks "
+        f"Figures: {_nearest(figures_dir)} ({len(folders)} folder{'s' * (len(folders) != 1)}), notebooks "
         + ", ".join(f"{number} {status}" for status, number in counts.items() if number)
         + "."
     )
     return lines
+
+
+def _nearest(folder: Path) -> Path:
+    """As the reader would type it from here."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 def _published(runs: tuple[Run, ...]) -> list[str]:

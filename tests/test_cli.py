@@ -99,7 +99,7 @@ def test_a_batch_ends_with_what_was_found_and_where(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     published, where = done.stdout.splitlines()[-2:]
     assert published == ("Published: Apple M4 Pro reaches 91% of 273 GB/s; Apple M5 Max reaches 49% of 614 GB/s.")
-    assert where == f"Figures: {figures} (1 folders), notebooks 1 done."
+    assert where == f"Figures: {figures} (1 folder), notebooks 1 done."
     assert (Path(figures) / "all" / "curves.pdf").is_file()
     again = labkit("run", "--notebook", "90_compare_chips", "--figures-dir", str(figures), cwd=project.PACKAGE.parent)
     assert again.stdout.splitlines()[-1].endswith("notebooks 1 skipped.")
