@@ -62,6 +62,18 @@ def test_a_refused_series_has_no_point_on_the_curve():
     assert frame["threads"].tolist() == [1]
 
 
+def test_verdicts_are_told_with_their_reasons_before_any_figure():
+    busy = run(good(), before={"unquiet": ["other work uses 90% of the 2 usable CPUs"]}, started_at="2026-11-30T22")
+    text = views.told(
+        views.subjects([busy, run(good(), run_id="r0")]), [records.Ignored("runs/x/cut.jsonl", "no end line")]
+    )
+    said = " ".join(text.split())
+    assert "0123456789ab: Test Chip (measured): the CPU reads 60.0 GB/s" in said
+    assert "Verdict unreliable: before: other work uses 90%" in said
+    assert "Earlier runs of it, not shown: 1." in said
+    assert "not read: runs/x/cut.jsonl: no end line" in said
+
+
 def test_stores_show_the_program_s_bytes_and_the_bus_s():
     copies = series(40, quantity="stream_bandwidth", op="copy", store="regular", threads=2)
     line = views.stores(views.subjects([run([*good(), *copies])])).iloc[0]

@@ -1,5 +1,6 @@
 """Runs as a notebook shows them: one subject a machine, and tidy tables for its figures."""
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ import msgspec
 
 from labkit.bus.points import Series
 from labkit.bus.reach import Reach, analyse
-from labkit.records import Run
+from labkit.records import Ignored, Run
 from labkit.stats import MAX_SPREAD, Verdict, sessions
 
 if TYPE_CHECKING:
@@ -180,6 +181,18 @@ def verdicts(found: Sequence[Subject]) -> "pandas.DataFrame":
             }
         )
     return pandas.DataFrame(lines)
+
+
+def told(found: Sequence[Subject], ignored: Sequence[Ignored] = ()) -> str:
+    """What the subjects' runs say, a paragraph each with the verdict and its reasons, and what was not read."""
+    from labkit.bus.show import sentence
+
+    lines = []
+    for subject in found:
+        earlier = f" Earlier runs of it, not shown: {subject.earlier}." if subject.earlier else ""
+        lines.append(f"{subject.machine}: {sentence(subject.reach)}{earlier}")
+    lines += [f"not read: {one.path}: {one.reason}" for one in ignored]
+    return "\n\n".join(textwrap.fill(line, 100) for line in lines)
 
 
 def curve(found: Sequence[Subject]) -> "pandas.DataFrame":
