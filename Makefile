@@ -16,7 +16,7 @@ test: .venv/.stamp ## what CI runs: ruff, then every test
 	$(BIN)/python -m pytest
 
 lab: .venv/.stamp ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
 bench: .venv/.stamp ## labkit against its peers on this machine
 	$(BIN)/python -m benchmarks

@@ -15,6 +15,7 @@ from labkit.bus.memory import CHUNK, Region, footprint, held, page_mode, region_
 from labkit.errors import Refused
 
 GIB = 2**30
+THP = memory.Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @pytest.mark.parametrize(
@@ -55,12 +56,12 @@ def test_every_thread_count_fits_the_workers_private_regions(total, threads):
         assert region_bytes(total, worker) >= share
 
 
-@pytest.mark.skipif(not memory.Path("/proc/self/smaps").exists(), reason="Linux tells which pages a buffer is on")
+@pytest.mark.skipif(not THP.exists(), reason="no transparent huge pages here (macOS, or no /sys)")
 def test_a_region_is_eligible_for_huge_pages_where_the_system_grants_them():
     """Python's default mapping is a shared one, which is not. (Whether any are free just now is another matter.)"""
     region = Region(64 * 2**20)
     region.fill(compile_kernels(), 1)
-    setting = memory.Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    setting = THP.read_text()
     eligible, inside = None, False
     for line in memory.Path("/proc/self/smaps").read_text(errors="replace").splitlines():
         if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):

@@ -94,7 +94,8 @@ def test_the_same_point_twice_is_a_mistake():
 def a_state(**changes):
     """This machine's state, but quiet, and with changes."""
     quiet = {"busy": 0.0, "busy_others": 0.0, "cpu_pressure_avg10": 0.0, "thermal_level": None, "power_source": "AC"}
-    return msgspec.structs.replace(machine.state(0.01), **{**quiet, **changes})
+    cpus = {"logical_cpus": 2, "usable_cpus": 2}
+    return msgspec.structs.replace(machine.state(0.01), **{**quiet, **cpus, **changes})
 
 
 def test_a_quiet_machine_is_not_waited_for():
