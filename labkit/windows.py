@@ -31,6 +31,10 @@ GRACE_S = 30.0
 """How long after the deadline a worker may take to finish the unit that it is in."""
 
 
+class NotTogether(Refused):
+    """The workers did not work at the same time, so there are no rates of theirs to compare or add."""
+
+
 class Track(msgspec.Struct, frozen=True):
     """What one worker did: `totals[i]` items done at `times_ns[i]`; the first entry is its start, with 0 items."""
 
@@ -82,7 +86,7 @@ def together(engines: Mapping[str, Sequence[Opener]], seconds: float) -> Window:
     """Run every engine's workers at once for `seconds` and count what each engine did in the common window.
 
     One thread per opener. Raises what a worker raised, ChildFailed when one does not finish its unit of work
-    GRACE_S after the deadline, Refused when the workers did not work at the same time (see `count`).
+    GRACE_S after the deadline, NotTogether when the workers did not work at the same time (see `count`).
     """
     openers = [(name, opener) for name, group in engines.items() for opener in group]
     if not openers or seconds <= 0:
@@ -134,7 +138,7 @@ def together(engines: Mapping[str, Sequence[Opener]], seconds: float) -> Window:
 def count(engines: Mapping[str, Sequence[Track]]) -> Window:
     """What each engine did between the last start and the first end of all tracks.
 
-    Raises Refused when there is no such window, or when it is less than MIN_OVERLAP of some engine's own time:
+    Raises NotTogether when there is no such window, or when it is less than MIN_OVERLAP of some engine's own time:
     the rates would then not be simultaneous.
     """
     every = [track for group in engines.values() for track in group]
@@ -145,7 +149,7 @@ def count(engines: Mapping[str, Sequence[Track]]) -> Window:
         own = max(track.times_ns[-1] for track in group) - min(track.times_ns[0] for track in group)
         overlap = max(0, end - start) / own if own > 0 else 0.0
         if overlap < MIN_OVERLAP:
-            raise Refused(
+            raise NotTogether(
                 f"the workers shared only {overlap:.0%} of {name}'s window, {MIN_OVERLAP:.0%} needed: "
                 "use a longer window or a quieter machine"
             )

@@ -1,5 +1,6 @@
 """Real sweeps of this machine, short ones: what is recorded, and what a busy machine does to it."""
 
+import errno
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import pytest
 
 from labkit import lock, machine, records
 from labkit.atomic import CannotWrite
-from labkit.bus import gates, prepare, sweep
+from labkit.bus import gates, memory, prepare, sweep
 from labkit.bus.prepare import QUICK
 from labkit.bus.reach import analyse
 from labkit.bus.take import take
@@ -135,6 +136,15 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(tmp
     (tmp_path / "runs").write_text("in the way")
     with pytest.raises(CannotWrite, match="pass --data-dir"):
         take(SHORT, tmp_path, lambda *_: pytest.fail("measured"))
+
+
+def test_memory_that_cannot_be_had_is_told_and_is_no_lost_window(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(memory.mmap, "mmap", full)
+    with pytest.raises(Refused, match="MiB of memory cannot be had: Cannot allocate memory"):
+        take(SHORT, tmp_path, lambda *_: None)
 
 
 def test_two_measurements_at_once_are_refused(tmp_path):

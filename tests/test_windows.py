@@ -47,7 +47,7 @@ def test_work_under_way_at_the_border_counts_by_its_part():
 
 def test_rates_of_engines_that_did_not_work_together_are_refused():
     """Unaligned windows summed above the bus peak in published work: the sum must not exist."""
-    with pytest.raises(Refused, match="shared only 40% of cpu's window"):
+    with pytest.raises(windows.NotTogether, match="shared only 40% of cpu's window"):
         count({"cpu": [steady(0, 100)], "gpu": [steady(60, 160)]})
     with pytest.raises(Refused, match="shared only 0%"):
         count({"cpu": [steady(0, 100)], "gpu": [steady(200, 300)]})

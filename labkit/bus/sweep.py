@@ -12,9 +12,8 @@ from labkit import machine, protocol, source
 from labkit.bus import gates, gpu, memory
 from labkit.bus.plan import Point
 from labkit.bus.prepare import Prepared
-from labkit.errors import Refused
 from labkit.records import Code, Header, Row, new_run_id, utc_now
-from labkit.windows import Engine, Window, now_ns, together
+from labkit.windows import Engine, NotTogether, Window, now_ns, together
 
 Progress = Callable[[str, int, int], None]
 """Called before each window with what is measured, the windows done and the windows of the repeats planned."""
@@ -133,7 +132,7 @@ class Session:
         try:
             # A GPU's unit of work takes many times as long as a core's: fewer of them are cut off at the ends.
             window = together(engines, self._window_s * (2 if "gpu" in engines else 1))
-        except Refused:
+        except NotTogether:
             self.lost += 1
             return None
         changed = machine.delta(before, machine.counters())
