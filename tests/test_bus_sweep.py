@@ -50,15 +50,17 @@ def test_the_run_is_complete_and_says_how_it_was_taken(run):
 
 def test_every_point_is_visited_in_every_repeat_in_an_order_of_its_own(run):
     taken, _ = run
-    if taken.header.parameters["windows_lost"]:
-        pytest.skip("windows were lost to other load on this machine")
+    planned = {(p.op, p.probe, p.kernel, p.store, p.threads) for p in prepare.prepare(SHORT).points}
     orders = {}
     for row in sorted(taken.rows, key=lambda row: row.at):
         orders.setdefault(row.repeat, []).append((row.op, row.probe, row.kernel, row.store, row.threads))
+    assert sorted(orders) == list(range(len(orders)))
     assert len(orders) >= 6
-    assert len({frozenset(order) for order in orders.values()}) == 1
+    assert all(len(order) == len(set(order)) and set(order) <= planned for order in orders.values())
+    # A window whose workers did not start together on a loaded machine leaves no row, but is counted.
+    missing = sum(len(planned) - len(order) for order in orders.values())
+    assert missing <= taken.header.parameters["windows_lost"]
     assert len({tuple(order) for order in orders.values()}) > 1
-    assert all(len(order) == len(set(order)) for order in orders.values())
 
 
 def test_every_window_has_its_evidence_and_no_result_is_wrong(run):
