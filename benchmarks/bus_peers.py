@@ -26,9 +26,9 @@ from labkit.windows import Opener, Step, now_ns, together
 
 REPEATS, MOST = 11, 25
 WINDOW_S = 0.5
-BUDGET_S = 240.0
+BUDGET_S = 300.0
 QUIET_S = 60.0
-QUIET_AGAIN_S = 10.0
+QUIET_AGAIN_S = 3.0
 
 Contestant = Callable[[], tuple[float, float | None]]
 """Reads for about WINDOW_S; returns GB/s and the least share of its core that one of its threads had, or None."""
