@@ -5,7 +5,7 @@ import mmap
 import os
 from pathlib import Path
 
-from labkit.bus.kernels import PER_ROUND, ROUND, WORD, Kernels
+from labkit.bus.kernels import ROUND, WORD, Kernels
 from labkit.errors import Refused
 
 CHUNK = 64 * 2**20
@@ -161,6 +161,3 @@ def page_mode(regions: list[Region], smaps: Path = Path("/proc/self/smaps")) -> 
     total = sum(region.size for region in regions)
     share = min(1.0, huge / total)
     return ("huge" if share > 0.9 else f"base {os.sysconf('SC_PAGE_SIZE') // 1024} KiB", share)
-
-
-assert ROUND == PER_ROUND * WORD

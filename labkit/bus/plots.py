@@ -1,7 +1,7 @@
 """The bus primitive's figures, each from one of the tables in labkit.bus.views."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labkit.figures import SERIES, label_kind, series_style
 
@@ -16,6 +16,16 @@ _TIERS = {
     "background": "background QoS",
     "efficiency": "background QoS",
     "all": "all cores",
+}
+
+# How the bus peak is drawn and named in every figure.
+_PEAK_LINE: dict[str, Any] = {"color": "#444444", "linewidth": 0.8, "linestyle": (0, (2, 2))}
+_PEAK_TEXT: dict[str, Any] = {
+    "xytext": (0, 2),
+    "textcoords": "offset points",
+    "va": "bottom",
+    "fontsize": 6,
+    "color": "#444444",
 }
 
 
@@ -130,17 +140,13 @@ def plot_engines(frame: "DataFrame") -> "Figure":
             text, (rate, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=6, bbox=back, zorder=3
         )
     if peak is not None:
-        ax.axvline(peak, color="#444444", linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+        ax.axvline(peak, **_PEAK_LINE, zorder=1)
         ax.annotate(
             f"peak {peak:g}",
             (peak, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(0, 2),
-            textcoords="offset points",
             ha="center",
-            va="bottom",
-            fontsize=6,
-            color="#444444",
+            **_PEAK_TEXT,
         )
     ax.set_yticks(places, [f"{engine}{told}" for engine, told in zip(frame["engine"], _told(frame), strict=True)])
     ax.set_xlabel("bandwidth alone (GB/s)")
@@ -165,7 +171,7 @@ def plot_contention(frame: "DataFrame") -> "Figure":
     ax.bar(places + 0.27, frame["gpu_beside_cpu"], 0.24, color=gpu, **edge)
     ax.bar(places + 0.27, frame["cpu_beside_gpu"], 0.24, bottom=frame["gpu_beside_cpu"], color=cpu, **edge)
     if peak is not None:
-        ax.axhline(peak, color="#444444", linewidth=0.8, linestyle=(0, (2, 2)), label="bus peak")
+        ax.axhline(peak, **_PEAK_LINE, label="bus peak")
     ax.set_xticks(
         [place + offset for place in places for offset in (-0.27, 0, 0.27)],
         [
@@ -204,17 +210,13 @@ def _one_peak(frame: "DataFrame") -> float | None:
 
 
 def _peak(ax: "Axes", peak: float) -> None:
-    ax.axhline(peak, color="#444444", linewidth=0.8, linestyle=(0, (2, 2)))
+    ax.axhline(peak, **_PEAK_LINE)
     ax.annotate(
         f"bus peak {peak:g} GB/s",
         (1, peak),
         xycoords=("axes fraction", "data"),
-        xytext=(0, 2),
-        textcoords="offset points",
         ha="right",
-        va="bottom",
-        fontsize=6,
-        color="#444444",
+        **_PEAK_TEXT,
     )
 
 
